@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,7 +59,7 @@ def precisions() -> list[str]:
     """Return the precisions that are measured: bf16 where a product in it is not many times slower, as if emulated."""
     from glassformer.training.computing import BEHIND, bf16_slowdown
 
-    return ["fp32", "bf16"] if bf16_slowdown(256, time.perf_counter) <= BEHIND else ["fp32"]
+    return ["fp32", "bf16"] if bf16_slowdown(256) <= BEHIND else ["fp32"]
 
 
 def rows_of(peer: Peer, known: Sequence[str]) -> dict[str, Settings]:

@@ -108,10 +108,11 @@ def train_checked(
 
 
 @log_to_stderr()
-def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> Run | None:
+def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None, finish: bool = False) -> Run | None:
     """Resume an interrupted run, or several seeds, to the same weights as without the interruption.
 
-    The number of processes may differ from before; all but the first return None.
+    The number of processes may differ from before; all but the first return None. With `finish` the run trains no more:
+    its best weights so far are evaluated, and the report says that it was stopped.
     """
     from glassformer.training.trainer import resume_run
 
@@ -119,9 +120,11 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None) -> 
     if SeedsFolder(out).exists:
         from glassformer.training.multi_seed import resume_seeds
 
+        if finish:
+            raise UsageError("finish ends one run, and this folder holds several", f"name one: {out}/seed-1")
         resume_seeds(SeedsFolder(out), _evaluate_together, on_step)
     else:
-        resume_run(RunFolder(out), on_step)
+        resume_run(RunFolder(out), on_step, finish)
     return load(out) if is_main_process() else None
 
 

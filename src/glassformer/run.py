@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -68,10 +69,10 @@ class Run:
 
     @cached_property
     def computing(self) -> Computing:
-        """Return with what it answers: its precision, and for the rest what was found on this machine, if it was."""
-        from glassformer.training.computing import computing_for_answers
+        """Return with what it answers: as it was trained, but for its own precision and all threads."""
+        from glassformer.training.computing import computing_of
 
-        return computing_for_answers(self.task, self.precision, self.device)
+        return replace(computing_of(self.config.train), precision=self.precision, threads=None)
 
     @overload
     def predict(  # pyright: ignore[reportOverlappingOverload]

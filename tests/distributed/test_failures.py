@@ -19,8 +19,8 @@ from tests.helpers.forking import Command
 from tests.helpers.together import environment_of
 
 from glassformer.distributed import process_group
-from glassformer.training import loop
-from glassformer.training.validation import Validator
+from glassformer.training import loop, validation
+from glassformer.training.state import RunContext
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
 
@@ -33,50 +33,50 @@ def fill_disk() -> None:
 
 def poison() -> None:
     """The loss of the last process is NaN from the fifth step on."""
-    step = loop.optimizer_step
+    step = loop.add_gradients
 
-    def poisoned(state: Any, run: Any, batches: Any, lr: float, *more: Any) -> tuple[float, float]:
+    def poisoned(state: Any, run: Any, batches: Any, n_labels: float) -> tuple[float, float]:
         if state.progress.step >= 4 and run.group.rank == run.group.world_size - 1:
             task = state.train_module.module.task  # pyright: ignore[reportAttributeAccessIssue]
             own = task.loss_sum
             task.loss_sum = lambda *args: own(*args) * math.nan
-        return step(state, run, batches, lr, *more)
+        return step(state, run, batches, n_labels)
 
-    loop.optimizer_step = poisoned
+    loop.add_gradients = poisoned
 
 
 def fall_silent() -> None:
     """The last process stops responding from the ninth step on, and nobody waits long."""
     process_group.TIMEOUT = timedelta(seconds=6)
-    step = loop.optimizer_step
+    step = loop.add_gradients
 
-    def silent(state: Any, run: Any, batches: Any, lr: float, *more: Any) -> tuple[float, float]:
+    def silent(state: Any, run: Any, batches: Any, n_labels: float) -> tuple[float, float]:
         if state.progress.step >= 8 and run.group.rank == run.group.world_size - 1:
             time.sleep(600)
-        return step(state, run, batches, lr, *more)
+        return step(state, run, batches, n_labels)
 
-    loop.optimizer_step = silent
+    loop.add_gradients = silent
 
 
 def terminate_in_validation() -> None:
     """SIGTERM reaches the last process alone, while it validates for the first time."""
-    score = Validator.score
+    score = validation.validation_scores
 
-    def terminated(self: Validator, *args: Any) -> dict[str, float]:
-        if self.context.group.world_size > 1 and self.context.group.rank == self.context.group.world_size - 1:
+    def terminated(context: RunContext, *args: Any) -> dict[str, float]:
+        if context.group.world_size > 1 and context.group.rank == context.group.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        return score(self, *args)
+        return score(context, *args)
 
-    Validator.score = terminated
+    validation.validation_scores = terminated
 
 
 @pytest.mark.slow
-def test_a_signal_to_one_process_in_validation_stops_all_after_one_update(tmp_path: Path) -> None:
+def test_a_signal_to_one_process_in_validation_stops_all_after_it(tmp_path: Path) -> None:
     codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "run"), before=terminate_in_validation))
     assert codes == [143, 143], output
     assert output[0].count("everything is saved") == 1 and output[1] == "", output
     validated = [row["step"] for row in rows(tmp_path, "run") if row.get("valid")]
-    assert saved(tmp_path, "run")[-1] == f"step-{validated[0] + 1:08d}" and len(validated) == 1
+    assert saved(tmp_path, "run")[-1] == f"step-{validated[0]:08d}" and len(validated) == 1
 
 
 @pytest.mark.slow

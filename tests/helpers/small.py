@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,9 +13,9 @@ from glassformer.data.batches import Batch
 from glassformer.data.splits import Split, TextData
 from glassformer.runs.records import StepMetrics
 from glassformer.tasks import TASKS, Task
-from glassformer.training.loop import optimizer_step, train_steps
+from glassformer.training.loop import Callback, end_of_budget, optimizer_step, train_steps
 from glassformer.training.state import RunContext, TrainState
-from glassformer.training.validation import Validator
+from glassformer.training.validation import Validation
 
 CPU = torch.device("cpu")
 MODEL = ModelConfig(n_layers=1, d_model=32, n_heads=2, d_ff=64, dropout=0.1)
@@ -61,12 +62,32 @@ def data_of(task: str, n: int = 60, seed: int = 0) -> TextData:
     return TextData(split("train", n), split("valid", max(8, n // 4)), split("test", max(8, n // 4)))
 
 
+class Enough(Exception):
+    """Ends a training after a step."""
+
+
+def steps_of(
+    state: TrainState, context: RunContext, most: int | None = None, act: Callback | None = None
+) -> list[StepMetrics]:
+    """Reports of at most `most` steps with their validations; `act` follows each."""
+    reports: list[StepMetrics] = []
+
+    def note(report: StepMetrics) -> StepMetrics:
+        reports.append(report if act is None else act(report))
+        if len(reports) == most:
+            raise Enough
+        return report
+
+    with suppress(Enough):
+        train_steps(state, context, [end_of_budget(state), Validation(state, context), note])
+    return reports
+
+
 @dataclass
 class Small:
     """Everything `train_steps` takes."""
 
     context: RunContext
-    validator: Validator
 
     @property
     def config(self) -> Config:
@@ -93,13 +114,8 @@ class Small:
         return optimizer_step(state, self.context, batches, lr)
 
     def run(self, state: TrainState, most: int | None = None) -> list[StepMetrics]:
-        """Reports of at most `most` updates; a generator that is dropped there is a run that was killed there."""
-        reports = []
-        for report in train_steps(state, self.context, self.validator):
-            reports.append(report)
-            if most is not None and len(reports) >= most:
-                break
-        return reports
+        """Reports of at most `most` updates; what stops there is a run that was killed there."""
+        return steps_of(state, self.context, most)
 
 
 def small(name: str, n: int = 60, **train: object) -> Small:
@@ -112,4 +128,4 @@ def small_run(config: Config, data: TextData) -> Small:
     task = TASKS[config.task].from_data(config, data)
     corpus, valid = task.encode(data.train, training=True), task.encode(data.valid, training=False)
     context = RunContext(data, task, corpus, valid, CPU)
-    return Small(context, Validator(context))
+    return Small(context)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
 import os
@@ -18,18 +17,20 @@ from typing import Any
 
 import torch
 from tests.helpers.forking import forking
-from tests.helpers.small import config_of, data_of, small_run
+from tests.helpers.small import config_of, data_of, small_run, steps_of
 
 from glassformer.distributed import process_group
 from glassformer.distributed.process_group import ProcessGroup, init_distributed
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
-from glassformer.runs.records import StepMetrics
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.records import StartRecord, StepMetrics
 from glassformer.training import preparation
 from glassformer.training.budget import measure_pace
-from glassformer.training.loop import local_batches, optimizer_step, train_steps
+from glassformer.training.loop import local_batches, optimizer_step
 from glassformer.training.signals import StopRequest
 from glassformer.training.state import RunContext, TrainState
-from glassformer.training.validation import Validator
+from glassformer.training.trainer import Begun, Trainer
+from glassformer.training.validation import validation_scores
 
 
 def free_port() -> int:
@@ -82,7 +83,7 @@ def _work(rank: int, size: int, port: int, folder: Path, work: Callable[..., Any
 def train(ranks: ProcessGroup, task: str, most: int, n: int, settings: dict[str, Any]) -> dict[str, Any]:
     """`most` updates of a small task without dropout: losses, norms, scores, and a hash of all that is kept."""
     run, state = begin(ranks, task, n, settings)
-    reports = _reports(run, state, most)
+    reports = steps_of(state, run, most)
     return {
         "loss": [r.loss for r in reports],
         "norm": [r.grad_norm for r in reports],
@@ -107,10 +108,6 @@ def begin(ranks: ProcessGroup, task: str, n: int, settings: dict[str, Any]) -> t
     return run, TrainState.start(run.task.build_model(), run.task, ranks)
 
 
-def _reports(run: RunContext, state: TrainState, most: int) -> list[StepMetrics]:
-    return list(itertools.islice(train_steps(state, run, Validator(run)), most))
-
-
 def _digest(state: TrainState) -> str:
     """Of all that is kept, generators of random numbers apart."""
     kept = {name: t for name, t in state.tensors().items() if not name.startswith("rng")}
@@ -129,10 +126,9 @@ def validate(ranks: ProcessGroup, task: str, sizes: list[int]) -> list[dict[str,
         run = small_run(config_of(task), replace(data, valid=some)).context
         shared = replace(run, group=ranks)
         torch.manual_seed(0)
-        model = run.task.build_model()
-        validator = Validator(shared)
-        scores = validator.score(model, dict(model.named_parameters()), run.valid, run.data.valid)
-        seen = [int(i) for batch in validator.task.batches(model, run.valid, ranks) for i in batch.index]
+        state = TrainState.start(run.task.build_model(), run.task)
+        scores = validation_scores(shared, state, run.valid, run.data.valid)
+        seen = [int(i) for batch in run.task.batches(state.eval_model, run.valid, ranks) for i in batch.index]
         found.append({"scores": scores, "seen": seen})
     return found
 
@@ -158,19 +154,24 @@ def diverge(ranks: ProcessGroup) -> list[Any]:
 def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
     """(validated, stop) of each update up to the one to stop after; the last process is told while it validates."""
     run, state = begin(ranks, "classify", 60, {})
-    request, validator = StopRequest(), Validator(run)
-    score = validator.score
+    request, validate = StopRequest(), run.task.validate
 
     def output(*args: Any) -> dict[str, float]:
         if ranks.rank == ranks.world_size - 1:
             request.signal = signal.SIGTERM
-        return score(*args)
+        return validate(*args)
 
-    validator.score, seen = output, []
-    for report in train_steps(state, run, validator, request):
+    run.task.validate, seen = output, []
+    trainer = Trainer(Begun(run, state, StartRecord({}, "", "")), RunFolder("none"), request, None)
+
+    def act(report: StepMetrics) -> StepMetrics:
+        report = trainer.note_requests(report)
         seen.append([report.valid is not None, report.stop])
         if report.stop is not None:
-            break
+            state.progress.finished = "stopped"
+        return report
+
+    steps_of(state, run, act=act)
     return seen
 
 

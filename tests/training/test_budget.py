@@ -18,10 +18,10 @@ from glassformer.config import Config, TrainConfig
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import CheckpointError
 from glassformer.runs.folder import RunFolder
+from glassformer.training import budget
 from glassformer.training.budget import Pace, batches_to_time, in_updates, measure_pace
 from glassformer.training.preparation import settle_budget
-from glassformer.training.state import Progress, copy_weights
-from glassformer.training.validation import Validator
+from glassformer.training.state import Progress, RunContext, copy_weights
 
 PACE = Pace(step=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
 
@@ -92,13 +92,13 @@ def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(monkeypatc
     """Fitting chooses a translator's metric; only the length of what it writes is another."""
     run, seen = small("translate", minutes=0.01), []
     run.task.metric = "exact_match"
-    score = Validator.score
+    score = budget.validation_scores
 
-    def watched(self: Validator, *args: Any) -> dict[str, float]:
-        seen.append((self.task.metric, self.task.config, self.context.config))
-        return score(self, *args)
+    def watched(context: RunContext, *args: Any) -> dict[str, float]:
+        seen.append((context.task.metric, context.task.config, context.config))
+        return score(context, *args)
 
-    monkeypatch.setattr(Validator, "score", watched)
+    monkeypatch.setattr(budget, "validation_scores", watched)
     measure_pace(run.context, run.new_state())
     [(metric, of_task, of_run)] = seen
     assert metric == "exact_match" and of_task == of_run

@@ -19,7 +19,7 @@ from glassformer.errors import Interrupted
 from glassformer.runs.control import GO_ON, Control, ControlFile
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import StepMetrics
-from glassformer.training import loop, pauses
+from glassformer.training import loop, trainer
 
 STEPS = 40
 SETTINGS: dict[str, Any] = {"threads": 1, "deterministic": True, "epochs": None, "seed": 3, "validate_every": 1000}
@@ -49,7 +49,7 @@ class Watcher(threading.Thread):
                     return
                 time.sleep(0.005)
             self.seen.append(step)
-            time.sleep(2 * pauses.SECONDS)  # it stays paused
+            time.sleep(2 * trainer.PAUSE_SECONDS)  # it stays paused
             assert self.paused_after() == step
             answer() if callable(answer) else ControlFile(self.folder.control).write(answer)
 
@@ -101,7 +101,7 @@ class Clock:
 def test_the_time_of_a_pause_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(loop, "time", clock)
-    monkeypatch.setattr(pauses, "time", clock)
+    monkeypatch.setattr(trainer, "time", clock)
     reports, watcher = run(tmp_path / "run", write_table(tmp_path), [GO_ON])
     assert watcher.seen == [4] and clock.now > 200
     assert reports[-1].seconds < 10

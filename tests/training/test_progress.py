@@ -34,7 +34,7 @@ def test_the_loops_reports_are_what_is_shown() -> None:
 
 def test_plain_lines_now_and_then_and_at_each_validation(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    progress = TrainingProgress(clock)
+    progress = TrainingProgress("nats per token", clock)
     for step in range(1, 41):
         clock.now = step * 0.5
         valid = {"loss": 2.0, "accuracy": 0.75} if step == 7 else None
@@ -44,14 +44,15 @@ def test_plain_lines_now_and_then_and_at_each_validation(capsys: pytest.CaptureF
     lines = captured.err.splitlines()
     assert [line.split("  ")[0] for line in lines] == ["step 1", "step 7", "step 21"]
     assert lines[0] == (
-        "step 1  epoch 0.50  loss 2.5000  lr 1.00e-03  grad 0.80  12,345 tokens/s  padding 4%  left 1 min 20 s"
+        "step 1  epoch 0.50  loss 2.5000 nats per token  lr 1.00e-03  grad 0.80  12,345 tokens/s  padding 4%  "
+        "left 1 min 20 s"
     )
     assert lines[1] == "step 7  epoch 0.50  validation: loss 2.0000  accuracy 0.7500  (best)"
 
 
 def test_a_pause_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    progress = TrainingProgress(clock)
+    progress = TrainingProgress("nats per token", clock)
     for step in range(1, 5):
         progress(report(step, paused=step == 3))
     lines = capsys.readouterr().err.splitlines()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
 import torch
 from tests.helpers.for_each import for_each
@@ -26,7 +24,7 @@ def test_random_states_of_accelerators_are_saved_and_restored(device: str, monke
     monkeypatch.setattr(module, "get_rng_state", lambda: drawn.clone())
     monkeypatch.setattr(module, "set_rng_state", restore)
     torch.manual_seed(7)
-    tensors, progress = state.tensors(), asdict(state.progress)
+    tensors, progress = state.tensors(), state.progress
     assert tensors[f"rng:{device}"].tolist() == [3]
     expected = torch.rand(4)
     drawn.fill_(9)

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.helpers.small import Small, config_of, data_of, small, small_run
+from tests.helpers.small import Small, config_of, data_of, small, small_run, steps_of
 
 from glassformer.runs import records
 from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
 from glassformer.runs.records import StepMetrics
 from glassformer.training import loop
-from glassformer.training.state import TrainState
-from glassformer.training.trainer import read_progress
+from glassformer.training.state import Progress, TrainState
 from glassformer.utils.safe_read import dataclass_from_json
 
 
@@ -33,7 +32,9 @@ def test_ratios_are_those_of_the_step(optimizer: str) -> None:
     """Recomputed from the weights before and after; also with a moving average, which the step must not touch."""
     run = small("lm", optimizer=optimizer, epochs=6)
     state, before = run.new_state(), matrices(run.new_state())
-    for report in loop.train_steps(state, run.context, run.validator):
+
+    def check(report: StepMetrics) -> StepMetrics:
+        nonlocal before
         after = matrices(state)
         logged = report.update_ratios
         assert (logged is not None) == (report.clipped is not None) == (report.wait is not None)
@@ -43,8 +44,9 @@ def test_ratios_are_those_of_the_step(optimizer: str) -> None:
             assert logged == pytest.approx(expected, rel=1e-3)
             assert min(logged.values()) > 0
         before = after
-        if report.step == 20:
-            break
+        return report
+
+    steps_of(state, run.context, 20, check)
 
 
 def test_a_frozen_matrix_is_left_out_and_one_without_a_gradient_is_zero() -> None:
@@ -102,7 +104,7 @@ def test_the_share_is_that_of_the_norms_since_the_last() -> None:
 def test_the_share_of_time_spent_making_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that making a batch advances by 3 and a step by 1."""
     now = 0.0
-    made, stepped = loop.local_batches, loop.optimizer_step
+    made, stepped = loop.local_batches, loop.update_weights
 
     def make(*args: object) -> object:
         nonlocal now
@@ -115,7 +117,7 @@ def test_the_share_of_time_spent_making_batches(monkeypatch: pytest.MonkeyPatch)
         return stepped(*args)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(loop, "local_batches", make)
-    monkeypatch.setattr(loop, "optimizer_step", step)
+    monkeypatch.setattr(loop, "update_weights", step)
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now)
     run = small("lm", validate_every=100.0)
     waits = [report.wait for report in run.run(run.new_state(), most=5)]
@@ -143,7 +145,7 @@ def test_counts_span_a_checkpoint(tmp_path: Path) -> None:
         begun = logged(run.run(first, most=k))
         path = save_checkpoint(tmp_path, f"step-{k:08d}", first.tensors(), asdict(first.progress), keep=100)
         resumed, (tensors, progress) = run.new_state(), load_checkpoint(path)
-        resumed.load(tensors, read_progress(progress, path / "state.json", run.context))
+        resumed.load(tensors, Progress(**progress))
         assert begun + logged(run.run(resumed, most=12 - k)) == expected, f"resumed at {k}"
 
 

@@ -21,11 +21,11 @@ from glassformer.data.corpus import EncodedCorpus, RaggedArray
 from glassformer.data.splits import Split, TextData
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.training.computing import CHOICES, computing, in_words, trial, typical_batch
-from glassformer.training.loop import optimizer_step, train_steps
+from glassformer.training.computing import CHOICES, computing, in_words, trial
+from glassformer.training.loop import end_of_budget, optimizer_step, train_step
 from glassformer.training.preparation import prepare
 from glassformer.training.state import RunContext, TrainState
-from glassformer.training.validation import Validator
+from glassformer.training.validation import validation_scores
 from glassformer.utils.device import Computing
 
 
@@ -86,9 +86,9 @@ class OurTrainer:
             attention="fused" if set_to.flash else "explicit",
         )
         if set_to.precision == "auto":
-            found, _ = trial(run, typical_batch(run))
+            found, _ = trial(run)
             self.chosen = in_words(found)
-        train = replace(config.train, **{name: getattr(found, name) for name in CHOICES}, most_threads=found.threads)
+        train = replace(config.train, **{name: getattr(found, name) for name in CHOICES})
         self.entered = ExitStack()  # held, for one that is dropped leaves what it entered
         self.run = self.entered.enter_context(computing(run.with_config(replace(config, train=train))))
         model = task.build_model()
@@ -118,13 +118,6 @@ class OurTrainer:
         return loss
 
 
-class NeverDue(Validator):
-    """No validation in between: the harness asks for scores, and the clock stands still meanwhile."""
-
-    def is_due(self, state: TrainState, epoch: float) -> bool:
-        return False
-
-
 class OurCurve:
     """The steps of `glassformer train RECIPE --steps N`.
 
@@ -140,17 +133,23 @@ class OurCurve:
         self.context, self.metric = self.entered.enter_context(computing(prepare(config))), spec["metric"]
         torch.manual_seed(config.train.seed)
         self.state = TrainState.start(self.context.task.build_model(), self.context.task)
-        self.validator = Validator(self.context)
-        self.steps = train_steps(self.state, self.context, NeverDue(self.context))
+        self.plan: list[Any] = []
 
     def step(self, seconds: float) -> bool:
-        """Run the next step, if there is one."""
-        return next(self.steps, None) is not None
+        """Run the next step, if there is one; the harness asks for scores, and none is validated in between."""
+        progress, n = self.state.progress, self.context.config.train.accumulate
+        if not progress.finished:
+            if progress.position == 0:
+                self.plan = [*self.context.task.epoch_batches(self.context.train, progress.epoch)]
+            part = self.plan[progress.position : progress.position + n]
+            end_of_budget(self.state)(train_step(self.state, self.context, part, len(self.plan)))
+            return True
+        return False
 
     def score(self) -> dict[str, float]:
         """Return the score of the averaged weights."""
         context = self.context
-        scores = self.validator.score(self.state.eval_model, self.state.weights(), context.valid, context.data.valid)
+        scores = validation_scores(context, self.state, context.valid, context.data.valid)
         return {"score": scores[self.metric]}
 
 

@@ -66,14 +66,19 @@ def write_edit_scores(scores: JsonObject, report: TaskReport, as_json: bool) -> 
 
 
 def headline_of(evaluation: Evaluation) -> str:
-    """Return the headline score in words: `accuracy 0.988 (95% interval 0.982 to 0.992) on 2,000 test examples`."""
+    """Return the headline score in words: `accuracy 0.988 (95% interval 0.982 to 0.992) on 2,000 test examples`.
+
+    Where training chose its weights by another one, as a language model's by nats per token, that one follows.
+    """
     from glassformer.tasks import task_class
 
-    report = task_class(evaluation.task).report
+    task = task_class(evaluation.task)
+    report, chosen_by = task.report, evaluation.value(task.metric)
     metric, value, interval = report.score(evaluation)
+    other = "" if chosen_by is None or task.metric == metric.name else f"; {_title(task.metric)} {chosen_by:.4f}"
     text = "none" if value is None else f"{value:.4f}"
     scored = counted(evaluation.n, f"{evaluation.split} {report.unit}")
-    return f"{_title(metric.name)} {text}{_interval(interval)} on {scored}{_seen(evaluation)}"
+    return f"{_title(metric.name)} {text}{_interval(interval)} on {scored}{_seen(evaluation)}{other}"
 
 
 def _seen(evaluation: Evaluation) -> str:

@@ -25,7 +25,6 @@ from glassformer.utils.safe_read import read_json
 if TYPE_CHECKING:
     from glassformer.cli.explain_follow import Watching
     from glassformer.runs.records import StepMetrics
-    from glassformer.training.progress import TrainingProgress
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +52,8 @@ class TrainArguments(NewRunArguments):
 
     resume: str | None = None
     """Run to resume instead of starting a new one."""
+    finish: bool = False
+    """With --resume: train no more, evaluate the best weights so far and write the report."""
     auto_resume: bool = False
     """Resume the run in OUT if there is one, else start it, for schedulers that repeat the command."""
     watch: bool = False
@@ -84,6 +85,8 @@ def run(argv: Sequence[str]) -> int:
         logger.info(f"{out} holds a run: resuming it as it was configured")
         return _resume_run(out, arguments)  # before the run to initialise from is read, which may be gone
     arguments, config = flags.parse_for_recipe(TrainArguments, flag_args, base, usage)
+    if arguments.finish:
+        raise UsageError("--finish ends a run that was stopped", "name the run: train --resume RUN --finish")
     if again and console.is_main_process() and out.is_dir():
         with lock_folder(out):
             RunFolder(out).remove_incomplete_start()
@@ -102,10 +105,9 @@ def run(argv: Sequence[str]) -> int:
 def train(config: Config, out: Path, arguments: NewRunArguments, page: Watching | None = None) -> Any:
     """Train with lines of its progress, and perhaps with a page; return the run, or None after a dry run."""
     from glassformer.api import train_checked
-    from glassformer.training.progress import TrainingProgress
 
     modes: dict[str, Any] = {name: getattr(arguments, name, None) for name in ("dry_run", "overfit_batch", "seeds")}
-    return train_checked(config, out=out, on_step=_both(TrainingProgress(), page), **modes)
+    return train_checked(config, out=out, on_step=_shown(config, page), **modes)
 
 
 def _watched(config: Config, arguments: TrainArguments) -> Config:
@@ -117,8 +119,12 @@ def _watched(config: Config, arguments: TrainArguments) -> Config:
     return replace(config, train=replace(config.train, snapshots=True))
 
 
-def _both(progress: TrainingProgress, page: Watching | None) -> Callable[[StepMetrics], None]:
+def _shown(config: Config, page: Watching | None) -> Callable[[StepMetrics], None]:
     """Return what shows a step on the terminal, and begins to show it in the browser."""
+    from glassformer.tasks import task_class
+    from glassformer.training.progress import TrainingProgress
+
+    progress = TrainingProgress(task_class(config.task).report.loss_unit)
 
     def on_step(report: StepMetrics) -> None:
         progress(report)
@@ -131,7 +137,7 @@ def _both(progress: TrainingProgress, page: Watching | None) -> Callable[[StepMe
 def _resume(words: list[str], flag_args: list[str]) -> int:
     """Resume a run with its own configuration."""
     names = [flag.partition("=")[0] for flag in flag_args]
-    kept = ("--resume", "--json", "--help", "--watch", "--browser", "--no-browser")
+    kept = ("--resume", "--finish", "--json", "--help", "--watch", "--browser", "--no-browser")
     if extra := words + [name for name in names if name not in kept]:
         message = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
         raise UsageError(message, "resume it as it is, or start a new run with these values")
@@ -142,12 +148,12 @@ def _resume(words: list[str], flag_args: list[str]) -> int:
 def _resume_run(out: Path, arguments: TrainArguments) -> int:
     """Resume with lines of its progress, and print the scores."""
     import glassformer
-    from glassformer.training.progress import TrainingProgress
 
     if arguments.watch and SeedsFolder(out).exists:
         raise UsageError("--watch shows one training, and this folder holds several", "resume them without it")
     with watching(out, arguments.browser) if arguments.watch else nullcontext() as page:
-        run = glassformer.resume(out, on_step=_both(TrainingProgress(), page))
+        config = SeedsFolder(out).read()[0] if SeedsFolder(out).exists else RunFolder(out).read_config()
+        run = glassformer.resume(out, on_step=_shown(config, page), finish=arguments.finish)
         if run is not None:
             _finish(run, out, arguments.json)
         if page is not None:

@@ -325,8 +325,6 @@ class TrainConfig:
     """Use deterministic kernels, also on CUDA (slower), a fixed number of threads, and no trial: auto is fp32."""
     threads: Count | None = None
     """Number of threads on a CPU; without it, as many as other programs leave room for."""
-    most_threads: Count | None = None
-    """Largest number of threads on a CPU, of which other programs take some; by trial, unless `threads` is given."""
     adamw: AdamWConfig = field(default_factory=AdamWConfig)
     """For `optimizer = "adamw"`."""
     adam: AdamConfig = field(default_factory=AdamConfig)

@@ -178,7 +178,7 @@ class RunFolder:
             message = f"{self.path} is a model of another library, or lacks its {MANIFEST}"
             raise CheckpointError(message, f"import it: {glassformer_command('import', self.path, '--out', 'RUN')}")
         if (folder := self.model_folder) is None:
-            go_on = f"go on with: {self.resume_command}"
+            go_on = f"go on with: {self.resume_command}; add --finish to use what is trained so far"
             hint = go_on if self.resumable else "give the folder that --out named"
             raise CheckpointError(f"{self.path} holds no trained model", hint)
         return folder

@@ -182,8 +182,8 @@ class StepMetrics:
         seconds: of training since the run began, those before a resume included.
         threads: of the CPU; fewer while other programs use it. valid: validation scores by name.
         update_ratios: ‖Δw‖ / ‖w‖ of this step by the name of each trained matrix; in the first and every fiftieth step.
-        clipped: share of the steps since the last with ratios whose gradient was clipped. wait: share of their time
-            that the main process spent making batches.
+        clipped: share of the steps since the last with ratios whose gradient was clipped. wait: share of this step's
+            time that the main process spent making batches.
         best: the validation is the best so far, so that its weights are kept; logged where it is.
         paused: training pauses after this step, as `control.json` asks; logged where it does.
         progress: share of the budget that is used, and the seconds left; these and the rest are not logged.

@@ -26,7 +26,7 @@ from glassformer.training.computing import computing_of
 from glassformer.training.finetune import reload_pretrained
 from glassformer.training.loop import optimizer_step
 from glassformer.training.preparation import initial_model
-from glassformer.training.state import RunContext, TrainState
+from glassformer.training.state import Progress, RunContext, TrainState
 from glassformer.utils.atomic_io import atomic_write_text, remove_leftovers
 from glassformer.utils.formatting import counted
 
@@ -46,12 +46,13 @@ def overfit_batch(context: RunContext, on_step: Callable[[StepMetrics], None] | 
         The last loss in nats per label; what it means is logged.
     """
     config = context.config.train
-    config = replace(config, label_smoothing=0.0, word_mask_prob=0.0, word_unknown_prob=0.0, ema_decay=0.0)
-    config = replace(config, adversarial=0.0)
-    config = replace(config, **{config.optimizer: _without_decay(getattr(config, config.optimizer))})
+    off = ("label_smoothing", "word_mask_prob", "word_unknown_prob", "ema_decay", "adversarial")
+    config = replace(config, **dict.fromkeys(off, 0.0))
     context = context.with_config(replace(context.config, train=config))
     torch.manual_seed(config.seed)
     state = TrainState.start(context.task.build_model().to(context.device), context.task)
+    for group in state.optimizer.param_groups:
+        group["weight_decay"] = 0.0
     for module in state.model.modules():
         if isinstance(module, Dropout):
             module.p = 0.0
@@ -70,11 +71,6 @@ def overfit_batch(context: RunContext, on_step: Callable[[StepMetrics], None] | 
     result = f"after {MAX_STEPS} steps on {len(index)} examples the loss is still {loss:.3f}"
     logger.warning(f"{result}: look for equal inputs with different answers, an unsuitable learning rate, or a bug")
     return loss
-
-
-def _without_decay(section: Any) -> Any:
-    """Return an optimizer's settings without weight decay, where it has one."""
-    return replace(section, weight_decay=0.0) if hasattr(section, "weight_decay") else section
 
 
 def model_metadata(task: Task) -> dict[str, Any]:
@@ -105,8 +101,8 @@ def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
     save_model(folder.model, metadata, dict(model.named_parameters()), tokenizer)
 
 
-def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None:
-    """Save the model, evaluate it once and write the report; steps that were finished before a resume are skipped.
+def finish_run(context: RunContext, model: nn.Module, folder: RunFolder, progress: Progress) -> None:
+    """Save the model, evaluate it once and write the report; what was finished before a resume is skipped.
 
     The model and a card without scores are saved before its evaluation begins, so that a kill costs no training.
     """
@@ -117,7 +113,7 @@ def finish_run(context: RunContext, model: nn.Module, folder: RunFolder) -> None
         save_task_model(context.task, model, folder)
         atomic_write_text(folder.model / CARD, model_card(record))
     if not folder.finished:
-        record = replace(record, evaluation=evaluate_run(context, answering, folder))
+        record = replace(record, evaluation=evaluate_run(context, answering, folder, progress))
     atomic_write_text(folder.model / CARD, model_card(record))
     write_report(record)
     # Processes that died while writing leave temporary files; everything they began is complete by now.
@@ -149,13 +145,16 @@ def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[s
     return {name: scores[name] for name in wanted if name in scores} | {"settings": settings}
 
 
-def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder) -> Evaluation:
+def evaluate_run(context: RunContext, model: nn.Module, folder: RunFolder, progress: Progress) -> Evaluation:
     """Score the model as it answers on the test split, or without one on the validation split; write both."""
     data, config = context.data, context.config
     name, split = ("test", data.test) if data.test is not None else ("valid", data.valid)
     logger.info(f"evaluating on {split.source} ({counted(len(split), 'examples')})")
     scores = context.task.evaluate(model, split, config.decode, data.train)
     predictions = scores.pop("predictions")
+    if progress.finished == "stopped":
+        at = f"the training was stopped at step {progress.step:,}, before its budget was used"
+        scores["notes"] = [*scores.get("notes", []), f"{at}; these are the best weights until then"]
     if probe := _score_probe(context, split, folder):
         scores["baselines"]["probe"] = probe
     overlap = overlap_with_training(split, data.train, len(context.train) == 1)

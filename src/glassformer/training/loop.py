@@ -1,16 +1,11 @@
-"""The training loop: one optimizer step, and the steps of a run. Plain PyTorch, shared by all tasks.
-
-It yields the `StepMetrics` of each step, which the lines of progress, the log and the tests read. It saves and prints
-nothing: `trainer.py` does, between two steps.
-"""
+"""The training loop: what a step does, and what follows each step. Plain PyTorch, shared by all tasks."""
 
 from __future__ import annotations
 
 import math
-import signal
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,110 +14,83 @@ from torch import nn
 
 from glassformer.config import TrainConfig
 from glassformer.data.batches import Batch
-from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DivergedError
 from glassformer.runs.model_folder import Weights
 from glassformer.runs.records import StepMetrics, logs_updates
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.losses import adversarial_backward, backward
 from glassformer.training.optimizer import lr_factor
-from glassformer.training.pauses import Pauses, reduce_requests
-from glassformer.training.signals import StopRequest
 from glassformer.training.state import Progress, RunContext, TrainState
-from glassformer.training.validation import Validator
 from glassformer.utils.process_settings import turns
 
+Callback = Callable[[StepMetrics], StepMetrics]
+"""What follows a step: gets its metrics and returns them, perhaps with more in them. None draws a random number."""
 
-def train_steps(
-    state: TrainState,
-    context: RunContext,
-    validator: Validator,
-    request: StopRequest | None = None,
-    pauses: Pauses | None = None,
-) -> Iterator[StepMetrics]:
-    """Train until the budget is used or patience is lost; yield the metrics of each step.
 
-    A signal that reached any process by the end of a step is in the metrics of all, `StepMetrics.stop`; one that comes
-    during validation is in those of the next step. The caller stops there, and likewise waits where `paused` is set.
-    """
-    progress, config, request = state.progress, context.config.train, request or StopRequest()
-    pauses = pauses or Pauses(context.group, request, None)
-    threads = context.threads
+def train_steps(state: TrainState, context: RunContext, callbacks: Sequence[Callback]) -> None:
+    """Train from where the run is until a callback says why it is finished, in `state.progress`."""
+    progress, n = state.progress, context.config.train.accumulate
     while not progress.finished:
-        batches = context.task.epoch_batches(context.train, progress.epoch)
-        for start in range(progress.position, len(batches), config.accumulate):
-            turns.give_way()  # to threads of this process that predict with other settings of torch
-            began, n_threads = time.perf_counter(), threads.adjust() if threads else torch.get_num_threads()
-            step_batches = batches[start : start + config.accumulate]
-            context.group.seed_step(config.seed, progress.step)
-            making, local = time.perf_counter(), local_batches(context, step_batches)
-            batching, lr = time.perf_counter() - making, step_lr(progress, config, len(batches))
-            ratios: dict[str, float] | None = {} if logs_updates(progress.step + 1) else None
-            loss, grad_norm = optimizer_step(state, context, local, lr, ratios)
-
-            seconds = time.perf_counter() - began
-            progress.advance(len(step_batches), seconds, grad_norm > max_norm(config), batching)
-            clipped, wait = progress.take_counts() if ratios is not None else (None, None)
-            epoch, used = progress.epoch + progress.position / len(batches), budget_used(progress, config, len(batches))
-            stats = reduce_step_stats(context.group, local, request, pauses.requested(progress.step))
-            report = StepMetrics(
-                step=progress.step,
-                epoch=epoch,
-                loss=loss,
-                lr=lr,
-                grad_norm=grad_norm,
-                tokens_per_s=stats.n_tokens / seconds,
-                padding=1 - stats.n_tokens / max(1, stats.n_slots),
-                seconds=progress.seconds,
-                progress=used,
-                eta_seconds=progress.seconds * (1 - used) / used if used > 0 else None,
-                threads=n_threads if context.device.type == "cpu" else None,
-                update_ratios=ratios,
-                clipped=clipped,
-                wait=wait,
-                paused=stats.pause,
-                stop=stats.stop,
-            )
-            progress.end_step(used, len(batches))
-            if validator.is_due(state, epoch):
-                scores = validator(state, epoch)
-                is_best = progress.best_step == progress.step
-                report = replace(report, valid=scores, best=is_best, seconds=progress.seconds)
-            yield replace(report, paused=False) if progress.finished else report
+        plan = context.task.epoch_batches(context.train, progress.epoch)
+        for start in range(progress.position, len(plan), n):
+            metrics = train_step(state, context, plan[start : start + n], len(plan))
+            for act in callbacks:
+                metrics = act(metrics)
             if progress.finished:
                 break
-    if threads is not None:
-        torch.set_num_threads(threads.most)
 
 
-def local_batches(context: RunContext, batches: Sequence[np.ndarray]) -> list[Batch]:
+def end_of_budget(state: TrainState) -> Callback:
+    """Return a callback that says so where the budget is used."""
+
+    def act(metrics: StepMetrics) -> StepMetrics:
+        if metrics.progress >= 1.0:
+            state.progress.finished = "budget"
+        return metrics
+
+    return act
+
+
+def train_step(state: TrainState, context: RunContext, plan: Sequence[np.ndarray], n_in_epoch: int) -> StepMetrics:
+    """Take one step on entries of the plan of an epoch, and return its metrics; the loss is in nats per label."""
+    progress, config = state.progress, context.config.train
+    turns.give_way()  # to threads of this process that predict with other settings of torch
+    n_threads = context.threads.adjust() if context.threads else torch.get_num_threads()
+    began, is_logged = time.perf_counter(), logs_updates(progress.step + 1)
+    context.group.seed_step(config.seed, progress.step)
+    batches, lr = local_batches(context, plan), step_lr(progress, config, n_in_epoch)
+    made = time.perf_counter()
+    counts = [sum(counts) for counts in zip(*((b.n_labels, b.n_tokens, b.n_slots) for b in batches), strict=True)]
+    n_labels, n_tokens, n_slots = context.group.all_reduce(*counts)
+    loss, norm = add_gradients(state, context, batches, n_labels)
+    ratios = update_weights(state, lr, is_logged)
+    seconds = time.perf_counter() - began
+    progress.advance(len(plan), n_in_epoch, seconds, norm > max_norm(config))
+    used = budget_used(progress, config, n_in_epoch)
+    return StepMetrics(
+        step=progress.step,
+        epoch=progress.epoch + progress.position / n_in_epoch,
+        loss=loss,
+        lr=lr,
+        grad_norm=norm,
+        tokens_per_s=n_tokens / seconds,
+        padding=1 - n_tokens / max(1, n_slots),
+        seconds=progress.seconds,
+        progress=used,
+        eta_seconds=progress.seconds * (1 - used) / used if used > 0 else None,
+        threads=n_threads if context.device.type == "cpu" else None,
+        update_ratios=ratios,
+        clipped=progress.take_clipped() if is_logged else None,
+        wait=(made - began) / seconds if is_logged else None,
+    )
+
+
+def local_batches(context: RunContext, plan: Sequence[np.ndarray]) -> list[Batch]:
     """Return this process's share of the batches of a step, on its device."""
     made = [
-        (context.task.make_batch(context.train, rows), counts) for rows, counts in context.group.split_batches(batches)
+        (context.task.make_batch(context.train, rows), counts) for rows, counts in context.group.split_batches(plan)
     ]
     return [(batch if counts else batch.unscored()).to(context.device) for batch, counts in made]
-
-
-@dataclass(frozen=True)
-class StepStats:
-    """Sums of a step over all processes: tokens, tokens with padding; whether to pause; the signal that reached any."""
-
-    n_tokens: float
-    n_slots: float
-    pause: bool
-    stop: signal.Signals | None
-
-
-def reduce_step_stats(group: ProcessGroup, batches: list[Batch], request: StopRequest, pause: bool) -> StepStats:
-    """Return the sums over all processes, in one message; `pause`: whether this one asks to pause."""
-    local = [sum(batch.n_tokens for batch in batches), sum(batch.n_slots for batch in batches)]
-    paused, stop, (n_tokens, n_slots) = reduce_requests(group, request, pause, *local)
-    return StepStats(n_tokens, n_slots, paused, stop)
-
-
-def requested_stop(group: ProcessGroup, request: StopRequest) -> signal.Signals | None:
-    """Return the signal that reached any process, the same in all of them."""
-    return reduce_requests(group, request, False)[1]
 
 
 def max_norm(config: TrainConfig) -> float:
@@ -130,48 +98,55 @@ def max_norm(config: TrainConfig) -> float:
     return config.max_grad_norm if config.max_grad_norm > 0 else math.inf
 
 
-def optimizer_step(
-    state: TrainState, context: RunContext, batches: list[Batch], lr: float, ratios: dict[str, float] | None = None
+def add_gradients(
+    state: TrainState, context: RunContext, batches: Sequence[Batch], n_labels: float
 ) -> tuple[float, float]:
-    """Take one optimizer step on one or more batches; return the loss in nats per label and the gradient norm.
+    """Add the gradients of one or more batches; return the loss in nats per label and the norm before clipping.
 
-    Losses are summed and divided once by the labels of all batches, so that accumulated small batches give the step of
-    one large batch, whatever their lengths. DDP averages the gradients of the processes, so each divides by its share
-    of all labels. A batch without labels runs with the others and adds zero.
-
-    Where `ratios` is given, it is filled with the `update_ratios` of this step.
+    Losses are summed and divided once by the labels of all batches and processes, so that accumulated small batches
+    give the step of one large batch, whatever their lengths. DDP averages the gradients of the processes, so each
+    divides by its share of all labels. A batch without labels runs with the others and adds zero.
 
     Raises:
         DivergedError: loss or gradient is not finite; no weight was changed.
     """
-    config, group = context.config.train, context.group
+    config, group, total = context.config.train, context.group, torch.zeros((), device=context.device)
     state.model.train()
-    (n_labels,) = group.all_reduce(sum(batch.n_labels for batch in batches))
     n_labels = max(1.0, n_labels)  # texts of special tokens alone have none
-    total = torch.zeros((), device=context.device)
     add_gradient = adversarial_backward if config.adversarial else backward
     for i, batch in enumerate(batches):
         batch = word_dropout(batch, context.task.tokenizer, config.word_mask_prob, config.word_unknown_prob)
         is_last = i == len(batches) - 1
         total += add_gradient(state.train_module, context, batch, n_labels / group.world_size, is_last)
-    norm = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm(config))
+    clipped = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm(config))
     # The only place where the CPU waits for a GPU.
-    local_loss, grad_norm = torch.stack([total, norm]).tolist()
+    local_loss, norm = torch.stack([total, clipped]).tolist()
     (loss_sum,) = group.all_reduce(local_loss)
-    mean_loss = loss_sum / n_labels
-    if not (math.isfinite(mean_loss) and math.isfinite(grad_norm)):
-        raise divergence_error(state, context, mean_loss, grad_norm, batches)
+    if not (math.isfinite(loss := loss_sum / n_labels) and math.isfinite(norm)):
+        raise divergence_error(state, context, loss, norm, batches)
+    return loss, norm
+
+
+def update_weights(state: TrainState, lr: float, with_ratios: bool = False) -> dict[str, float] | None:
+    """Update the weights by their gradients, and the moving average; return the `update_ratios`, if wanted."""
     for param_group in state.optimizer.param_groups:
         param_group["lr"] = lr * param_group.get("lr_factor", 1.0)
-    # Copied here and not before the step, since the activations, which need more memory, are gone.
-    before = None if ratios is None else trained_matrices(state.model)
+    # Copied here and not before the gradients, since the activations, which need more memory, are gone.
+    before = trained_matrices(state.model) if with_ratios else None
     state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)
-    if ratios is not None and before:
-        ratios.update(update_ratios(state.model, before))
+    ratios = update_ratios(state.model, before) if before else before
     if state.ema is not None:
         state.ema.update(state.model, state.progress.step)
-    return mean_loss, grad_norm
+    return ratios
+
+
+def optimizer_step(state: TrainState, context: RunContext, batches: Sequence[Batch], lr: float) -> tuple[float, float]:
+    """Take one step on batches that are made, and return its loss and gradient norm; the progress stays."""
+    (n_labels,) = context.group.all_reduce(sum(batch.n_labels for batch in batches))
+    loss, norm = add_gradients(state, context, batches, n_labels)
+    update_weights(state, lr)
+    return loss, norm
 
 
 def trained_matrices(model: nn.Module) -> Weights:
@@ -230,7 +205,7 @@ def word_dropout(batch: Batch, tokenizer: Tokenizer, mask_prob: float, unknown_p
 
 
 def divergence_error(
-    state: TrainState, context: RunContext, loss: float, grad_norm: float, batches: list[Batch]
+    state: TrainState, context: RunContext, loss: float, grad_norm: float, batches: Sequence[Batch]
 ) -> DivergedError:
     """Return the error that names the step and the first examples of all processes."""
     progress, group = state.progress, context.group

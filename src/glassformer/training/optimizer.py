@@ -192,52 +192,20 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
     }
 
 
-def load_optimizer_tensors(
-    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], n_steps: int | None = None
-) -> None:
-    """Restore the state that `optimizer_tensors` returned, after so many steps where it is known.
-
-    A parameter without a gradient has no state; all others have the whole of it.
+def load_optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Restore the state that `optimizer_tensors` returned; a parameter that never had a gradient has none.
 
     Raises:
-        CheckpointError: a tensor is missing, not one of this optimizer's, or of another shape or type.
+        CheckpointError: a tensor is of no parameter of this model, or of another shape.
     """
-    parameters, saved = dict(model.named_parameters()), dict[str, dict[str, Tensor]]()
+    parameters = dict(model.named_parameters())
     for full_name, value in tensors.items():
         name, _, key = full_name.rpartition("/")
-        saved.setdefault(name, {})[key] = value
-    keys = {id(p): _state_keys(group) for group in optimizer.param_groups for p in group["params"]}
-    if n_steps and any(keys.values()) and not saved:
-        raise CheckpointError("the checkpoint lacks the state of the optimizer")
-    for name, state in saved.items():
         parameter = parameters.get(name)
-        if parameter is None or state.keys() != keys.get(id(parameter)):
-            message = f"of {name!r} ({', '.join(sorted(state))})"
-            raise CheckpointError(f"the checkpoint's state {message} is not this optimizer's")
-        for key, value in state.items():
-            if key == "step":
-                most = math.inf if n_steps is None else n_steps
-                if value.dim() or value.dtype != torch.float32 or not 0 < value.item() <= most:
-                    raise CheckpointError(f"the checkpoint's optimizer:{name}/step is not one of {most} steps")
-            else:
-                check_like(f"optimizer:{name}/{key}", value, parameter)
-            # On a GPU the fused kernel expects Adam's step count, a float scalar, on the device of the weights.
-            optimizer.state[parameter][key] = value.to(parameter.device).clone()
-
-
-def _state_keys(group: dict[str, Any]) -> set[str]:
-    """Return the names of the state of a group's parameters: Adam's moments, momentum, or nothing."""
-    if "betas" in group:
-        return {"step", "exp_avg", "exp_avg_sq"}
-    # SGD without momentum keeps no average; Muon, whose groups lack SGD's own settings, always does.
-    return {"momentum_buffer"} if group.get("momentum") or "nesterov" not in group else set()
-
-
-def check_like(name: str, saved: Tensor, parameter: Tensor) -> None:
-    """Raise CheckpointError unless a saved tensor has the shape and the type of the parameter it belongs to."""
-    if saved.shape != parameter.shape or saved.dtype != parameter.dtype:
-        kinds = (f"{tuple(t.shape)} of {t.dtype}".replace("torch.", "") for t in (parameter, saved))
-        raise CheckpointError(f"the checkpoint's {name} should be {' but is '.join(kinds)}")
+        if parameter is None or (key != "step" and value.shape != parameter.shape):
+            raise CheckpointError(f"the checkpoint's optimizer:{full_name} is of no parameter of this model")
+        # On a GPU the fused kernel expects Adam's step count, a float scalar, on the device of the weights.
+        optimizer.state[parameter][key] = value.to(parameter.device).clone()
 
 
 class ExponentialMovingAverage:
@@ -255,7 +223,4 @@ class ExponentialMovingAverage:
     def update(self, model: nn.Module, n_steps: int) -> None:
         """Include the weights of the model after `n_steps` earlier steps."""
         decay = min(self.decay, (1 + n_steps) / (10 + n_steps))
-        named = dict(model.named_parameters())
-        # By name: a loaded state may be in another order.
-        weights = [named[name] for name in self.tensors]
-        torch._foreach_lerp_(list(self.tensors.values()), weights, 1 - decay)  # pyright: ignore
+        torch._foreach_lerp_(list(self.tensors.values()), list(model.parameters()), 1 - decay)  # pyright: ignore

@@ -112,16 +112,14 @@ def new_state(context: RunContext) -> TrainState:
         logger.info(what_was_copied(model, context.pretrained))
         if drawn := drawn_below_head(model, context.pretrained):
             logger.warning(drawn)
-    scores = dict[str, float]()
+    initial = None
     if probe:
         scores = context.task.validate(model, context.valid, context.data.valid)
         value = f"{context.task.metric} {scores[context.task.metric]:.4f}"
         logger.info(f"probe       valid {value}: a linear model on the vectors of the encoder as it is")
+        initial = scores[context.task.metric], scores["loss"]
     freeze(model, context.config.train.frozen_layers)
-    state = TrainState.start(model, context.task, context.group)
-    if probe:  # steps that make it worse, as on few examples, are not kept
-        state.keep_initial(scores[context.task.metric], scores["loss"])
-    return state
+    return TrainState.start(model, context.task, context.group, initial)
 
 
 def initial_model(context: RunContext) -> tuple[nn.Module, bool]:

@@ -1,7 +1,4 @@
-"""Training a run into its folder: log, checkpoints, snapshots, resuming.
-
-A checkpoint may be damaged by hand or made by someone else: each value must have its type and limits, and the position
-be one of the run, so that training ends in bounded time.
+"""Training a run into its folder, new or resumed: what follows each step, and the end.
 
 Its files are described in `runs/folder.py`.
 """
@@ -10,18 +7,19 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import NoReturn, TextIO
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from glassformer.config import Config
-from glassformer.distributed.process_group import SINGLE_PROCESS, init_distributed
+from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup, init_distributed
 from glassformer.errors import CheckpointError, DivergedError, ResourceError, UsageError
 from glassformer.runs.checkpoints import (
     STATE,
@@ -31,53 +29,37 @@ from glassformer.runs.checkpoints import (
     save_checkpoint,
     save_snapshot,
 )
+from glassformer.runs.control import ControlFile
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.runs.model_folder import load_weights
-from glassformer.runs.records import INITIAL, DataRecord, JsonObject, StartRecord, StepMetrics
+from glassformer.runs.records import INITIAL, StartRecord, StepMetrics
 from glassformer.runs.tracking import EventFiles, check_tensorboard
 from glassformer.training.computing import computing
 from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import reload_pretrained
-from glassformer.training.loop import requested_stop, train_steps
-from glassformer.training.pauses import Pauses
+from glassformer.training.loop import end_of_budget, train_steps
 from glassformer.training.preflight import describe_environment
 from glassformer.training.preparation import new_state, prepare_distributed, settle_budget
-from glassformer.training.signals import StopRequest, interruption_error, stop_requests, where_it_stopped
+from glassformer.training.signals import STOPPING, StopRequest, interruption_error, stop_requests, where_it_stopped
 from glassformer.training.state import Progress, RunContext, TrainState
-from glassformer.training.validation import Validator
+from glassformer.training.validation import Validation
 from glassformer.utils.process_settings import turns
 from glassformer.utils.safe_read import dataclass_from_json
 
-HINT = "restore the checkpoint from a copy, or remove it to resume from the one before"
-
-
-def read_progress(value: object, where: Path, context: RunContext) -> JsonObject:
-    """Return the fields of `Progress` in a checkpoint, where it is a position in this run.
-
-    Raises:
-        CheckpointError: a field is missing, unknown, of another type, or beyond the run's settings and data.
-    """
-    p, train = dataclass_from_json(Progress, value, f"{where}: progress"), context.config.train
-    n_batches = len(context.task.epoch_batches(context.train, p.epoch)) if p.epoch <= p.step else 0
-    sound = (
-        asdict(p) == value
-        and where.parent.name == f"step-{p.step:08d}"
-        and (1 - bool(train.init_from)) <= p.step <= (train.steps or p.step)  # weights begun with are kept at step 0
-        and p.position < n_batches
-        and p.position % train.accumulate == 0
-    )
-    if not sound:
-        raise CheckpointError(f"{where}: progress is not that of this run: {str(value)[:500]}", HINT)
-    return asdict(p)
-
-
 logger = logging.getLogger(__name__)
 
-
 OnStep = Callable[[StepMetrics], None]
-FLUSH_SECONDS = 1.0
-"""Time after which a line of the log is on the disk, for who watches."""
+PAUSE_SECONDS = 0.05
+"""Time between two looks at `control.json` while the training is paused."""
+
+
+class Begun(NamedTuple):
+    """A run before its next step, and the record of what it was begun with, for its checkpoints."""
+
+    context: RunContext
+    state: TrainState
+    record: StartRecord
 
 
 def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) -> None:
@@ -87,77 +69,87 @@ def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) 
         UsageError: the folder is not empty, cannot be written, or another process trains into it.
         Interrupted: a signal stopped the run.
     """
-    check_tensorboard(config.train.tensorboard)
-    with stop_requests(lambda: where_it_stopped(folder)) as request, ExitStack() as held:
-        with init_distributed(config.train.device) as group:
-            group.assert_same(run_folder="new")
-            with group.raise_together():
-                if group.is_main:
-                    folder.check_new()
-                    held.enter_context(lock_folder(folder.path))
-                    folder.check_new()
-                    held.callback(lambda: None if folder.resumable else folder.remove_incomplete_start())
-            context = prepare_distributed(config, group)  # data, tokenizer, ids
-            context = held.enter_context(computing(context))  # precision, kernels, threads
-            state = new_state(context)  # model, optimizer
-            context, data = settle_budget(context, state)
-            begun_with = _begin(folder, context, data, state.initial)
-            model = Trainer(context, folder, state, begun_with, on_step).fit(request)
-        if group.is_main:
-            finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
+    _run(config, folder, on_step, _new)
 
 
-def _begin(
-    folder: RunFolder, context: RunContext, data: DataRecord, initial: tuple[float, float] | None
-) -> StartRecord:
-    """Write what is known before the first step, and return the record of it; in the main process alone.
-
-    `initial` are metric and loss of the weights, where these count as validated.
-    """
-    begun_with = StartRecord({}, "", "")
-    with context.group.raise_together():
-        if context.group.is_main:
-            environment = describe_environment(context)
-            if initial is not None:
-                data = replace(data, base=data.base | {INITIAL: initial[0]})
-            begun_with = folder.begin(context.config, environment, data, context.task.tokenizer)
-    with context.group.raise_together():
-        if not folder.resumable:
-            message = f"{folder.path} is not visible to every process"
-            raise UsageError(message, "name an --out on a disk that all machines share")
-    return begun_with
-
-
-def resume_run(folder: RunFolder, on_step: OnStep | None = None) -> None:
+def resume_run(folder: RunFolder, on_step: OnStep | None = None, finish: bool = False) -> None:
     """Resume a run as if it had never stopped; of a finished one only the report is written again.
 
+    With `finish` its best weights so far are evaluated instead, and it trains no more.
+
     Raises:
-        CheckpointError: there is no run in `folder`, its budget is not in steps, or its settings have changed.
+        CheckpointError: there is no run in `folder`, its budget is not in steps, its settings have changed, or there is
+            no checkpoint to finish from.
         DataError: the data has changed since the run began.
         UsageError: another process trains into the folder.
         Interrupted: a signal stopped the run.
     """
     folder.refuse_links()
     config = folder.read_config()
-    check_tensorboard(config.train.tensorboard)
     if config.train.minutes is not None:
         raise CheckpointError(f"{folder.config} has a budget in minutes, not in steps", "start a new run")
+    _run(config, folder, on_step, partial(_resumed, finish=finish))
+
+
+def _run(
+    config: Config,
+    folder: RunFolder,
+    on_step: OnStep | None,
+    begin: Callable[[Config, RunFolder, ProcessGroup, ExitStack], Begun],
+) -> None:
+    check_tensorboard(config.train.tensorboard)
     with stop_requests(lambda: where_it_stopped(folder)) as request, ExitStack() as held:
         with init_distributed(config.train.device) as group:
-            group.assert_same(run_folder="begun")
-            with group.raise_together():
-                if group.is_main:
-                    held.enter_context(lock_folder(folder.path))
-                begun_with = folder.check_unchanged()
-            context = prepare_distributed(config, group, folder.read_tokenizer(), folder.path)
-            context = held.enter_context(computing(context))
-            state = resumed_state(context, folder, begun_with)
-            model = Trainer(context, folder, state, begun_with, on_step).fit(request)
+            begun = begin(config, folder, group, held)
+            model = Trainer(begun, folder, request, on_step).fit()
         if group.is_main:
-            finish_run(replace(context, group=SINGLE_PROCESS), model, folder)
+            finish_run(replace(begun.context, group=SINGLE_PROCESS), model, folder, begun.state.progress)
 
 
-def resumed_state(context: RunContext, folder: RunFolder, begun_with: StartRecord) -> TrainState:
+def _new(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitStack) -> Begun:
+    """Return a new run, after writing what is known before the first step."""
+    group.assert_same(run_folder="new")
+    with group.raise_together():
+        if group.is_main:
+            folder.check_new()
+            held.enter_context(lock_folder(folder.path))
+            folder.check_new()
+            held.callback(lambda: None if folder.resumable else folder.remove_incomplete_start())
+    context = prepare_distributed(config, group)  # data, tokenizer, ids
+    context = held.enter_context(computing(context))  # precision, kernels, threads
+    state = new_state(context)  # model, optimizer
+    context, data = settle_budget(context, state)
+    record = StartRecord({}, "", "")
+    with group.raise_together():
+        if group.is_main:
+            if state.initial is not None:
+                data = replace(data, base=data.base | {INITIAL: state.initial[0]})
+            record = folder.begin(context.config, describe_environment(context), data, context.task.tokenizer)
+    with group.raise_together():
+        if not folder.resumable:
+            message = f"{folder.path} is not visible to every process"
+            raise UsageError(message, "name an --out on a disk that all machines share")
+    return Begun(context, state, record)
+
+
+def _resumed(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitStack, finish: bool) -> Begun:
+    """Return a run at its newest sound checkpoint; without one before its first step."""
+    group.assert_same(run_folder="begun")
+    with group.raise_together():
+        if group.is_main:
+            held.enter_context(lock_folder(folder.path))
+        record = folder.check_unchanged()
+    context = prepare_distributed(config, group, folder.read_tokenizer(), folder.path)
+    context = held.enter_context(computing(context))
+    state = resumed_state(context, folder, record)
+    if finish and state.progress.step == 0:
+        raise CheckpointError(f"{folder.path} has no step to finish from", f"resume it: {folder.resume_command}")
+    if finish or folder.trained:  # where a model is, training is over
+        state.progress.finished = state.progress.finished or "stopped"
+    return Begun(context, state, record)
+
+
+def resumed_state(context: RunContext, folder: RunFolder, record: StartRecord) -> TrainState:
     """Return the state in the newest sound checkpoint; without one that before the first step.
 
     Raises:
@@ -175,13 +167,11 @@ def resumed_state(context: RunContext, folder: RunFolder, begun_with: StartRecor
     state = new_state(context)
     if checkpoint is not None:
         tensors, saved = load_checkpoint(checkpoint)
-        where = checkpoint / STATE
-        folder.compare_start(saved.get(BEGUN), begun_with, where)
-        progress = read_progress(saved.get("progress"), where, context)
+        folder.compare_start(saved.get(BEGUN), record, checkpoint / STATE)
         try:
-            state.load(tensors, progress)
+            state.load(tensors, dataclass_from_json(Progress, saved.get("progress"), checkpoint / STATE))
         except CheckpointError as error:
-            raise CheckpointError(f"{checkpoint}: {error.message}", error.hint or HINT) from error
+            raise CheckpointError(f"{checkpoint}: {error.message}", "start a new run") from error
         logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
     if context.group.is_main:
         folder.truncate_metrics(state.progress.step)
@@ -190,30 +180,22 @@ def resumed_state(context: RunContext, folder: RunFolder, begun_with: StartRecor
 
 
 class Trainer:
-    """The training of one run: its state, and what is logged and saved after each step.
+    """The training of one run, and what follows each of its steps.
 
     Args:
-        context: data, task, device and processes.
+        begun: data, task, device and processes; the model and its optimizer, perhaps resumed.
         folder: the run folder; of several processes only the main one writes there.
-        state: the model and its optimizer, perhaps resumed.
-        begun_with: the record of what the run was begun with, for its checkpoints.
+        request: the signal that came, if any.
         on_step: called with the metrics of each step in the main process.
     """
 
-    def __init__(
-        self,
-        context: RunContext,
-        folder: RunFolder,
-        state: TrainState,
-        begun_with: StartRecord,
-        on_step: OnStep | None = None,
-    ) -> None:
-        self.context, self.folder, self.state = context, folder, state
-        self.begun_with, self.on_step = begun_with, on_step
-        self.config, self.is_main = context.config.train, context.group.is_main
-        self._flushed = time.monotonic()
+    def __init__(self, begun: Begun, folder: RunFolder, request: StopRequest, on_step: OnStep | None) -> None:
+        self.context, self.state, self.record = begun
+        self.folder, self.request, self.on_step = folder, request, on_step
+        self.config, self.is_main = self.context.config.train, self.context.group.is_main
+        self.control = ControlFile(folder.control)
 
-    def fit(self, request: StopRequest) -> nn.Module:
+    def fit(self) -> nn.Module:
         """Train to the end and return the model with its best weights; the last ones if it was never validated.
 
         Raises:
@@ -221,44 +203,115 @@ class Trainer:
             DivergedError: a loss was not finite; noted in the folder.
         """
         state, context, folder = self.state, self.context, self.folder
-        if self.config.snapshots and state.progress.step == 0:
-            self._save_snapshot()
-        if self.config.init_from and state.progress.step == 0:
-            self.save_checkpoint()  # so that the run resumes where the pretrained run has moved
-        path = folder.metrics if self.is_main else Path(os.devnull)
-        hint = f"resume, with any number of processes: … {folder.resume_command}"
-        pauses = Pauses(context.group, request, folder.control)
-        pauses.remove_file()
+        if state.progress.step == 0:
+            if self.config.snapshots:
+                self.save_snapshot()
+            if self.config.init_from:
+                self.save()  # so that the run resumes where the pretrained run has moved
+        if self.is_main:
+            self.control.remove()  # what it asks was meant for an earlier training
         writes_events = self.config.tensorboard and self.is_main
-        events = EventFiles(folder.path, state.progress.step) if writes_events else nullcontext()
-        with events as self.events, request.waiting_for_step(), open(path, "a", encoding="utf-8", newline="\n") as log:
-            try:
-                with context.group.peer_failures(self._position, hint):
-                    for report in train_steps(state, context, Validator(context), request, pauses):
-                        self._after_step(report, log)
-                        if report.paused and (stop := pauses.wait(report.step)) is not None:
-                            self._stop(stop, saved=self.save_checkpoint())
-                    stop = requested_stop(context.group, request)
-            except DivergedError as error:
-                if self.is_main:
-                    folder.write_divergence(state.progress.step + 1, error.message)
-                raise
-            finally:
-                pauses.remove_file()
-        if stop is not None:  # it came with the last step or its validation
-            raise interruption_error(stop, *where_it_stopped(folder))
+        path = folder.metrics if self.is_main else os.devnull
+        callbacks = [
+            end_of_budget(state),
+            Validation(state, context),  # scores, the best weights, patience
+            self.note_requests,
+            self.write_log,
+            self.show,
+            self.keep_snapshot,
+            self.keep_checkpoint,
+            self.pause_or_stop,
+        ]
+        hint = f"resume, with any number of processes: … {folder.resume_command}"
+        try:
+            with (
+                EventFiles(folder.path, state.progress.step) if writes_events else nullcontext() as self.events,
+                open(path, "a", 1, encoding="utf-8", newline="\n") as self.log,
+                self.request.waiting_for_step(),
+                context.group.peer_failures(self._position, hint),
+            ):
+                train_steps(state, context, callbacks)
+                self._stop_after(self._requested(state.progress.step)[1])  # came since the last look
+        except DivergedError as error:
+            if self.is_main:
+                folder.write_divergence(state.progress.step + 1, error.message)
+            raise
+        finally:
+            if self.is_main:
+                self.control.remove()
+        if context.threads is not None:
+            torch.set_num_threads(context.threads.most)
         load_weights(state.eval_model, state.best or state.weights())
         return state.eval_model
 
-    def save_checkpoint(self) -> bool:
-        """Save the state, its time counted; return False where the disk is full: the previous checkpoint stays."""
+    # What follows each step, in the order of the list above; none touches a random generator
+
+    def note_requests(self, metrics: StepMetrics) -> StepMetrics:
+        """Note what a signal or `control.json` asks; nothing pauses at the end."""
+        pause, stop = self._requested(metrics.step)
+        return replace(metrics, paused=pause and not self.state.progress.finished, stop=stop)
+
+    def write_log(self, metrics: StepMetrics) -> StepMetrics:
+        self.log.write(metrics.line())
+        return metrics
+
+    def show(self, metrics: StepMetrics) -> StepMetrics:
+        """Call whoever follows; they may wait for another thread that predicts, and draw random numbers."""
+        devices = [self.context.device] if self.context.device.type == "cuda" else []
+        for follow in (self.events, self.on_step if self.is_main else None):
+            if follow is not None:
+                with turns.released(), torch.random.fork_rng(devices=devices):
+                    follow(metrics)
+        return metrics
+
+    def keep_snapshot(self, metrics: StepMetrics) -> StepMetrics:
+        if self.config.snapshots and is_snapshot_step(metrics.step):
+            self.save_snapshot()
+        return metrics
+
+    def keep_checkpoint(self, metrics: StepMetrics) -> StepMetrics:
+        if metrics.valid is not None or metrics.step % self.config.save_every == 0:
+            self.save()
+        return metrics
+
+    def pause_or_stop(self, metrics: StepMetrics) -> StepMetrics:
+        """Wait until the training continues, for one more step perhaps, and end it where a signal came."""
+        pause, stop = metrics.paused, metrics.stop
+        with turns.released() if pause else nullcontext():
+            while pause and stop is None:
+                if self.is_main:  # the others wait for it in each message
+                    time.sleep(PAUSE_SECONDS)
+                pause, stop = self._requested(metrics.step)
+        self._stop_after(stop)
+        return metrics
+
+    # What these use
+
+    def _requested(self, step: int) -> tuple[bool, int | None]:
+        """Return whether a process asks to pause after a step, and the signal that reached any; in all the same."""
+        pause = self.is_main and self.control.pauses(step)
+        if self.is_main and self.control.control.stop:
+            self.request.signal = self.request.signal or signal.SIGINT
+        received = (self.request.signal == number for number in STOPPING)
+        n_pause, *counts = self.context.group.all_reduce(float(pause), *received)
+        return n_pause > 0, next((number for number, n in zip(STOPPING, counts, strict=True) if n), None)
+
+    def _stop_after(self, number: int | None) -> None:
+        """Save and end the run if there is a signal."""
+        if number is not None:
+            kept = "everything is saved" if self.save() else "the steps since the last checkpoint are lost"
+            where = f" at step {self.state.progress.step}; {kept} in {self.folder.path}"
+            go_on = f"resume with: {self.folder.resume_command}; add --finish to score its best weights"
+            raise interruption_error(number, where, go_on)
+
+    def save(self) -> bool:
+        """Save a checkpoint, its time counted; return False where the disk is full: the previous one stays."""
         if not self.is_main:
             return True
         began, progress = time.perf_counter(), self.state.progress
-        tensors = self.state.tensors()
-        facts = {"progress": asdict(progress), BEGUN: asdict(self.begun_with)}
+        facts = {"progress": asdict(progress), BEGUN: asdict(self.record)}
         try:
-            save_checkpoint(self.folder.checkpoints, f"step-{progress.step:08d}", tensors, facts)
+            save_checkpoint(self.folder.checkpoints, f"step-{progress.step:08d}", self.state.tensors(), facts)
         except ResourceError as error:
             logger.warning(f"{error.message}; this checkpoint is not saved, the previous one stays")
             return False
@@ -266,33 +319,7 @@ class Trainer:
             progress.seconds += time.perf_counter() - began
         return True
 
-    def _after_step(self, report: StepMetrics, log: TextIO) -> None:
-        """Log the step, save what is due, and end the run where a signal asks for it."""
-        log.write(report.line())
-        if report.paused or time.monotonic() - self._flushed >= FLUSH_SECONDS:
-            log.flush()
-            self._flushed = time.monotonic()
-        devices = [self.context.device] if self.context.device.type == "cuda" else []
-        for follow in (self.events, self.on_step if self.is_main else None):
-            if follow is not None:
-                # It may wait for another thread that predicts, and draw random numbers.
-                with turns.released(), torch.random.fork_rng(devices=devices):
-                    follow(report)
-        if self.config.snapshots and is_snapshot_step(report.step):
-            self._save_snapshot()
-        saved = False
-        if report.valid is not None or report.step % self.config.save_every == 0 or report.stop is not None:
-            log.flush()
-            saved = self.save_checkpoint()
-        if report.stop is not None and not self.state.progress.finished:
-            self._stop(report.stop, saved)
-
-    def _stop(self, number: int, saved: bool) -> NoReturn:
-        kept = "everything is saved" if saved else "the steps since the last checkpoint are lost"
-        where = f" at step {self.state.progress.step}; {kept} in {self.folder.path}"
-        raise interruption_error(number, where, f"resume with: {self.folder.resume_command}")
-
-    def _save_snapshot(self) -> None:
+    def save_snapshot(self) -> None:
         if self.is_main:
             began, progress = time.perf_counter(), self.state.progress
             save_snapshot(self.folder.snapshots, progress.step, self.state.weights())

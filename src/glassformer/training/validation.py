@@ -5,83 +5,78 @@ from __future__ import annotations
 import logging
 import math
 import time
+from dataclasses import replace
 from functools import cached_property
-
-from torch import nn
 
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import Split
 from glassformer.runs.model_folder import load_weights
-from glassformer.training.state import RunContext, TrainState, Weights, copy_weights, is_better
+from glassformer.runs.records import StepMetrics
+from glassformer.training.state import RunContext, TrainState, copy_weights
 from glassformer.utils.device import autocast
 from glassformer.utils.formatting import counted
 
 logger = logging.getLogger(__name__)
 
 
-class Validator:
-    """Validation of a run's state on the task's metric; keeps the best weights and counts patience."""
+class Validation:
+    """A callback that validates every `validate_every` epochs, `validate_min_steps` apart, and at the end.
 
-    def __init__(self, context: RunContext) -> None:
-        self.context, self.config = context, context.config.train
-        self.task = context.task
+    It keeps the weights that are the best so far, and ends a run that has lost patience.
+    """
 
-    def is_due(self, state: TrainState, epoch: float) -> bool:
-        """Return whether to validate: every `validate_every` epochs, `validate_min_steps` apart, and at the end."""
-        progress = state.progress
-        too_soon = progress.step - progress.validated_step < self.config.validate_min_steps
-        return bool(progress.finished) or (epoch + 1e-9 >= progress.next_validation and not too_soon)
+    def __init__(self, state: TrainState, context: RunContext) -> None:
+        self.state, self.context, self.config = state, context, context.config.train
 
-    def __call__(self, state: TrainState, epoch: float) -> dict[str, float]:
-        """Validate, keep the weights if they are the best, count patience and time; return the scores."""
-        began, progress, context = time.perf_counter(), state.progress, self.context
+    def __call__(self, metrics: StepMetrics) -> StepMetrics:
+        progress, config = self.state.progress, self.config
+        too_soon = progress.step - progress.validated_step < config.validate_min_steps
+        if not progress.finished and (metrics.epoch + 1e-9 < progress.next_validation or too_soon):
+            return metrics
+        began, data = time.perf_counter(), self.context.data
         if not progress.finished:
-            every = max(self.config.validate_every, 1e-9)
-            progress.next_validation = every * (math.floor((epoch + 1e-9) / every) + 1)
-        weights = state.weights()
-        scores = self.score(state.eval_model, weights, context.valid, context.data.valid)
-        if self.config.score_train:
-            train_scores = self.score(state.eval_model, weights, self.whole_train, context.data.train)
-            scores |= {f"train_{name}": value for name, value in train_scores.items()}
-        progress.n_validations += 1
+            every = config.validate_every
+            progress.next_validation = every * (math.floor((metrics.epoch + 1e-9) / every) + 1)
         progress.validated_step = progress.step
-        self._keep_if_better(state, weights, scores)
-        patience = self.config.patience
-        if patience is not None and progress.validations_since_best >= patience and not progress.finished:
+        scores = validation_scores(self.context, self.state, self.context.valid, data.valid)
+        if config.score_train:
+            of_train = validation_scores(self.context, self.state, self.whole_train, data.train)
+            scores |= {f"train_{name}": value for name, value in of_train.items()}
+        self._keep_if_better(scores)
+        if config.patience is not None and progress.validations_since_best >= config.patience and not progress.finished:
             progress.finished = "patience"
-            if context.group.is_main:
-                logger.info(f"ends at step {progress.step:,}: {counted(patience, 'validations')} without a better one")
-        seconds = time.perf_counter() - began
-        progress.seconds += seconds
-        progress.seconds_validating += seconds
-        return scores
+            if self.context.group.is_main:
+                without = counted(config.patience, "validations")
+                logger.info(f"ends at step {progress.step:,}: {without} without a better one")
+        progress.seconds += time.perf_counter() - began
+        return replace(metrics, valid=scores, best=progress.best_step == progress.step, seconds=progress.seconds)
 
     @cached_property
     def whole_train(self) -> EncodedCorpus:
         """Return the training split with one example per text: encoding for training may skip some."""
-        train, split = self.context.train, self.context.data.train
-        if self.task.schema.columns is None or len(train) == len(split):
-            return train
-        return self.task.encode(split, training=False)
+        context, split = self.context, self.context.data.train
+        if context.task.schema.columns is None or len(context.train) == len(split):
+            return context.train
+        return context.task.encode(split, training=False)
 
-    def score(self, model: nn.Module, weights: Weights, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
-        """Return the task's scores of a model with these weights; those of the main process."""
-        load_weights(model, weights)
-        with autocast(self.context.device, self.context.precision):
-            scores = self.task.validate(model, corpus, split, self.context.group)
-        return dict(zip(scores, self.context.group.broadcast(*scores.values()), strict=True))
-
-    def _keep_if_better(self, state: TrainState, weights: Weights, scores: dict[str, float]) -> None:
-        """Keep the weights if the metric is better.
-
-        Between equal metrics the loss decides, as early ones are often 0.
-        """
-        progress, task = state.progress, self.context.task
-        metric, loss = scores[task.metric], scores["loss"]
-        is_tie = metric == progress.best_metric and is_better(loss, progress.best_loss, higher_is_better=False)
-        if is_tie or is_better(metric, progress.best_metric, task.higher_is_better):
-            progress.best_metric, progress.best_loss = metric, loss
-            progress.best_step, progress.validations_since_best = progress.step, 0
-            state.best = copy_weights(weights)
+    def _keep_if_better(self, scores: dict[str, float]) -> None:
+        """Keep the weights if the metric is better, or equal, as early ones often are at 0, and the loss is lower."""
+        progress, task = self.state.progress, self.context.task
+        metric, loss, sign = scores[task.metric], scores["loss"], 1 if task.higher_is_better else -1
+        if progress.best_metric is None or progress.best_loss is None:
+            is_better = not math.isnan(metric)
+        else:
+            is_better = (sign * metric, -loss) > (sign * progress.best_metric, -progress.best_loss)
+        if is_better:
+            progress.keep(metric, loss)
+            self.state.best = copy_weights(self.state.weights())
         else:
             progress.validations_since_best += 1
+
+
+def validation_scores(context: RunContext, state: TrainState, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
+    """Return the task's scores of the weights to validate, those of the main process."""
+    load_weights(state.eval_model, state.weights())
+    with autocast(context.device, context.precision):
+        scores = context.task.validate(state.eval_model, corpus, split, context.group)
+    return dict(zip(scores, context.group.broadcast(*scores.values()), strict=True))
