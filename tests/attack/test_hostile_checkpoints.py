@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tests.helpers.small_runs import SMALL, write_table
 from torch import Tensor
 

@@ -109,12 +109,10 @@ def test_what_several_processes_cannot_do_is_a_sentence_of_the_first(tmp_path: P
     write_reviews(other, 90)
     theirs = tuple(str(other) if word.endswith("r.csv") else word for word in ours)
     missing = tuple(word.replace("r.csv", "none.csv") for word in ours)
-    few = new_run(tmp_path, "x", "--batch-size", "1")
     cases = [
         (ours, theirs, 2, "differ in:"),
         (ours, (*ours, "--lr", "0.5"), 2, "differ in: configuration"),
         (ours, missing, 3, "process 1: "),
-        (few, few, 2, "a step has at most 1 example, too few for 2 processes"),
         ((*ours, "--overfit-batch"), None, 2, "the work of one process, and 2 were started"),
         ((*ours, "--dry-run"), None, 2, "the work of one process, and 2 were started"),
         (("predict", "x", "text"), None, 2, "predict is the work of one process, and 2 were started"),

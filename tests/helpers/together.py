@@ -29,7 +29,7 @@ from glassformer.training.budget import measure_pace
 from glassformer.training.loop import local_batches, optimizer_step
 from glassformer.training.signals import StopRequest
 from glassformer.training.state import RunContext, TrainState
-from glassformer.training.trainer import Begun, Trainer
+from glassformer.training.trainer import Trainer
 from glassformer.training.validation import validation_scores
 
 
@@ -162,7 +162,7 @@ def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
         return validate(*args)
 
     run.task.validate, seen = output, []
-    trainer = Trainer(Begun(run, state, StartRecord({}, "", "")), RunFolder("none"), request, None)
+    trainer = Trainer(run, state, StartRecord({}, "", ""), RunFolder("none"), request)
 
     def act(report: StepMetrics) -> StepMetrics:
         report = trainer.note_requests(report)

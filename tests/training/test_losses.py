@@ -121,19 +121,6 @@ def test_the_gradient_is_that_of_the_paper_written_out(task: str) -> None:
             assert torch.allclose(weight.grad, gradient, rtol=1e-4, atol=1e-6)
 
 
-def test_what_is_computed_again_can_be_computed_twice() -> None:
-    """Layers that keep nothing (`recompute`) are asked for the slope, and then for the gradient."""
-    found = []
-    for recompute in (False, True):
-        run = small("translate", adversarial=0.1, activation_checkpointing=recompute)
-        state, batch = run.new_state(), run.batch(run.batches()[0])
-        model = without_dropout(state.model)
-        losses_of(run, state, batch, 0.1)
-        found.append([p.grad for p in model.parameters()])
-    for a, b in zip(*found, strict=True):
-        assert a is not None and b is not None and torch.allclose(a, b, rtol=1e-4, atol=1e-6)
-
-
 def test_members_of_an_ensemble_are_each_led_uphill() -> None:
     config = config_of("classify", adversarial=0.1)
     run = small_run(replace(config, model=replace(config.model, dropout=0.0, ensemble_size=2)), data_of("classify"))

@@ -309,8 +309,6 @@ class TrainConfig:
     """Write event files of TensorBoard into the run folder."""
     seed: Seed = 1
     """Seed of initialisation, data order and dropout."""
-    activation_checkpointing: bool = False
-    """Recompute activations in the backward pass: a third more computation, far less memory."""
     compile: bool = False
     """Compile each layer with torch.compile: a minute or more at the start, for long runs on a GPU."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"

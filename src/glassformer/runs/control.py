@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -65,6 +67,15 @@ class ControlFile:
     def write(self, control: Control) -> None:
         """Ask for something; raise ResourceError where the folder cannot be written."""
         atomic_io.write_json(self.path, asdict(control))
+
+    @contextmanager
+    def removed(self) -> Iterator[None]:
+        """Remove the file before the block, for it was meant for an earlier training, and after it."""
+        self.remove()
+        try:
+            yield
+        finally:
+            self.remove()
 
     def remove(self) -> None:
         """Remove the file, or a link of its name; what cannot be removed stays."""

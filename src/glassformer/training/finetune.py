@@ -200,24 +200,24 @@ def copy_pretrained_weights(model: nn.Module, pretrained: PretrainedModel) -> li
     return [name for name in params if name not in matching]
 
 
-def what_was_copied(model: nn.Module, pretrained: PretrainedModel) -> str:
-    """Return how many weights of a model are those of a pretrained one, and which are new, for the log."""
+def log_start(model: nn.Module, pretrained: PretrainedModel) -> None:
+    """Log how many weights of a model are those of a pretrained one, and which are new.
+
+    Warn if embeddings or layers are among these, as where the pretrained model is of another kind.
+    """
     params, matching = dict(model.named_parameters()), _matching(model, pretrained)
     new = [name for name in params if name not in matching]
     n, rest = sum(params[name].numel() for name in matching), f"; new: {', '.join(new[:4])}" if new else ""
     more = f" and {len(new) - 4} more" if len(new) > 4 else ""
-    return f"initialised from {pretrained.path}: {len(matching)} of {len(params)} tensors, {n:,} weights{rest}{more}"
-
-
-def drawn_below_head(model: nn.Module, pretrained: PretrainedModel) -> str:
-    """Return a warning if embeddings or layers begin at random, as where the pretrained model is of another kind."""
-    matching = _matching(model, pretrained)
-    drawn = [name for name, _ in model.named_parameters() if name not in matching and is_below_head(name)]
-    if not drawn:
-        return ""
-    kind = task_class(pretrained.config.task).report.model_name
-    what = f"{len(drawn)} tensors below the head begin at random, such as {drawn[0]}"
-    return f"{what}: {pretrained.path}, a {kind}, has none like them, and what it knows may be of little use here"
+    logger.info(
+        f"initialised from {pretrained.path}: {len(matching)} of {len(params)} tensors, {n:,} weights{rest}{more}"
+    )
+    if drawn := [name for name in new if is_below_head(name)]:
+        kind = task_class(pretrained.config.task).report.model_name
+        what = f"{len(drawn)} tensors below the head begin at random, such as {drawn[0]}"
+        logger.warning(
+            f"{what}: {pretrained.path}, a {kind}, has none like them, and what it knows may be of little use"
+        )
 
 
 def is_below_head(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What is known before the first step: machine, data, size, work, memory, what is cut, and how long it will take."""
+"""What is known before the first step: machine, data, size, work, what is cut, and how long it will take."""
 
 from __future__ import annotations
 
@@ -6,26 +6,22 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from glassformer.config import TextConfig
 from glassformer.data.check import compared, label_counts
-from glassformer.data.corpus import EncodedCorpus, RaggedArray, fingerprint, split_document
+from glassformer.data.corpus import EncodedCorpus, RaggedArray, fingerprint
 from glassformer.data.findings import KnownData, of_data
-from glassformer.models.build import d_ff_of
 from glassformer.runs.origin import IMPORT, read_origin
-from glassformer.runs.records import DataRecord, JsonObject, SplitRecord
+from glassformer.runs.records import INITIAL, DataRecord, JsonObject, SplitRecord
 from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import Task
-from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import Pace
 from glassformer.training.computing import flops_per_token
 from glassformer.training.finetune import pretrained_folder
@@ -35,8 +31,6 @@ from glassformer.utils.formatting import counted, duration, glassformer_command
 PACKAGES = ("glassformer", "torch", "numpy", "tokenizers", "safetensors", "sacrebleu", "scikit-learn")
 COUNTS = {f.name for f in fields(SplitRecord) if f.name.startswith("n_")} - {"n_texts_unknown"}
 """Counts of a corpus that a split's record has fields for; others are the task's own."""
-CHUNK = 1000
-"""Texts encoded at a time."""
 
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
@@ -73,17 +67,18 @@ def _base(context: RunContext) -> JsonObject:
     return known if origin is None else known | {IMPORT: replace(origin, untrained=[]).as_json()}
 
 
-def preflight(context: RunContext, pace: Pace, model: nn.Module) -> DataRecord:
+def preflight(
+    context: RunContext, pace: Pace, model: nn.Module, initial: tuple[float, float] | None = None
+) -> DataRecord:
     """Look at the data and the model, and return what is known before the first step.
 
-    FLOPs are of one training step a real token (forward × 3); bytes, seconds. What patience may save and validations
+    FLOPs are of one training step a real token (forward × 3). What patience may save and validations
     cost is not known, so the estimated seconds are those of the steps.
     """
     task, config, corpus, data = context.task, context.config, context.train, context.data
     lengths, n_batches, train, t = corpus.lengths, len(task.epoch_batches(corpus, 0)), config.train, task.tokenizer
     squares = (lengths.astype("float64") ** 2).sum()
     typical = float(squares / max(1, lengths.sum()))  # the length of the text that a token is in
-    slots = corpus.stats.get("n_tokens", 0) / max(1e-9, 1 - pace.padding) / max(1, n_batches)
     per_epoch = pace.step * n_batches / train.accumulate
     record = DataRecord(
         config.task,
@@ -98,7 +93,6 @@ def preflight(context: RunContext, pace: Pace, model: nn.Module) -> DataRecord:
         preflight={
             "n_parameters": n_parameters(model),
             "flops_per_token": flops_per_token(task, min(typical, config.text.max_len)),
-            "memory_bytes": memory(model, context, slots),
             "padding": pace.padding,
             "tokens_per_s": pace.tokens_per_s,
             "seconds_per_epoch": per_epoch,
@@ -106,7 +100,7 @@ def preflight(context: RunContext, pace: Pace, model: nn.Module) -> DataRecord:
         },
         columns=data.columns,
         counts=data.counts,
-        base=_base(context),
+        base=_base(context) | ({} if initial is None else {INITIAL: initial[0]}),
         scale={name: x for name, x in task.decision.to_json().items() if name in ("mean", "sd")},
     )
     labels, better = label_counts(task.schema, data.train), "" if "text.truncate" in task.ignores else "head+tail"
@@ -127,8 +121,7 @@ def lines(record: DataRecord) -> list[str]:
     }
     shown = ", ".join(f"{name}: {n:,}" for name, n in met.items() if n)
     return [
-        f"model       {facts['n_parameters']:,} parameters, {facts['flops_per_token'] / 1e6:.1f} MFLOP per token, "
-        f"about {facts['memory_bytes'] / 2**20:,.0f} MiB to train",
+        f"model       {facts['n_parameters']:,} parameters, {facts['flops_per_token'] / 1e6:.1f} MFLOP per token",
         f"data        {counted(train.n, 'examples')}, {train.n_tokens or 0:,} tokens; {facts['padding']:.1%} padding",
         *([f"met         {shown}"] if shown else []),
         f"speed       {facts['tokens_per_s']:,.0f} tokens/s, measured; an epoch takes "
@@ -137,18 +130,12 @@ def lines(record: DataRecord) -> list[str]:
 
 
 def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
-    """Return each split as the model sees it: sizes, truncated and unknown tokens.
-
-    Of the test split only the texts are read, never the targets.
-    """
-    task, parts, corpora = context.task, context.data.splits(), {"train": context.train, "valid": context.valid}
-    running, splits = len(context.train) == 1, dict[str, SplitRecord]()  # running text is one sequence
+    """Return each split as the model sees it: sizes, truncated and unknown tokens; of the test split its size alone."""
+    task, parts, splits = context.task, context.data.splits(), dict[str, SplitRecord]()
     for name, split in parts.items():
-        if name in corpora:
-            counts = _of_corpus(task, corpora[name])
-        else:
-            counts = count_tokens(task.tokenizer, split.text, context.config.text, running)
-        counts |= compared(split, context.data.train, running)
+        corpus = {"train": context.train, "valid": context.valid}.get(name)
+        counts = {"n": len(split.text)} if corpus is None else _of_corpus(task, corpus)
+        counts |= compared(split, context.data.train, len(context.train) == 1)  # running text is one sequence
         splits[name] = SplitRecord(**counts, sha256=fingerprint(split))
     return splits
 
@@ -166,21 +153,6 @@ def _of_corpus(task: Task, corpus: EncodedCorpus) -> dict[str, Any]:
     }
 
 
-def count_tokens(tokenizer: Tokenizer, texts: Sequence[str], text: TextConfig, running: bool) -> dict[str, Any]:
-    """Encode texts as a task would, their answers unread, and return the same counts; running text is not truncated."""
-    n_tokens = n_cut = n_unknown = n_texts = 0
-    parts = [p for t in texts for p in chain.from_iterable(split_document(t, tokenizer.kind))] if running else texts
-    for start in range(0, len(parts), CHUNK):
-        for ids in tokenizer.encode_batch(parts[start : start + CHUNK]):
-            kept = ids if running else tokenizer.truncate(ids, tokenizer.room(text.max_len), text.truncate)
-            unknown = kept.count(tokenizer.unk_id)
-            n_tokens, n_cut = n_tokens + len(kept), n_cut + (len(kept) < len(ids))
-            n_unknown, n_texts = n_unknown + unknown, n_texts + (unknown > 0)
-    counts = {"n": len(texts), "n_tokens": n_tokens, "n_unknown": n_unknown}
-    of_texts = {} if running else {"n_truncated": n_cut, "n_texts_unknown": n_texts}
-    return counts | of_texts | {"unknown_rate": n_unknown / max(1, n_tokens)}
-
-
 def n_texts_with_unknown(columns: Iterable[RaggedArray], unk_id: int) -> int:
     """Count the examples with at least one unknown token in any of their columns."""
     hits = [np.searchsorted(c.offsets, np.flatnonzero(c.flat == unk_id), side="right") for c in columns]
@@ -190,16 +162,3 @@ def n_texts_with_unknown(columns: Iterable[RaggedArray], unk_id: int) -> int:
 def n_parameters(model: nn.Module) -> int:
     """Return the number of parameters, frozen ones too; shared ones count once."""
     return sum(p.numel() for p in model.parameters())
-
-
-def memory(model: nn.Module, context: RunContext, slots: float) -> float:
-    """Return the bytes of weights, gradients, two Adam moments, and roughly the activations of a batch.
-
-    Frozen weights have neither gradients nor moments. Fused attention keeps no matrix of queries by keys. With
-    activation checkpointing, layers keep their input, and one layer all activations.
-    """
-    c, width = context.config.model, 2 if context.precision == "bf16" else 4
-    layer = 16 * c.d_model + 3 * d_ff_of(c)
-    per_slot = c.n_layers * c.d_model + layer if context.config.train.activation_checkpointing else c.n_layers * layer
-    n_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return 4 * n_parameters(model) + 12 * n_trained + width * per_slot * slots * c.ensemble_size

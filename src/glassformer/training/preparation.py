@@ -25,11 +25,10 @@ from glassformer.training.budget import in_updates, measure_pace
 from glassformer.training.finetune import (
     check_compatible,
     copy_pretrained_weights,
-    drawn_below_head,
     freeze,
     is_below_head,
     load_pretrained,
-    what_was_copied,
+    log_start,
 )
 from glassformer.training.preflight import PACKAGES, lines, preflight
 from glassformer.training.state import RunContext, TrainState
@@ -109,9 +108,7 @@ def new_state(context: RunContext) -> TrainState:
     torch.manual_seed(context.config.train.seed)
     model, probe = initial_model(context)
     if context.pretrained is not None:
-        logger.info(what_was_copied(model, context.pretrained))
-        if drawn := drawn_below_head(model, context.pretrained):
-            logger.warning(drawn)
+        log_start(model, context.pretrained)
     initial = None
     if probe:
         scores = context.task.validate(model, context.valid, context.data.valid)
@@ -139,7 +136,7 @@ def prepare_distributed(
     """Run `prepare` in every process, first in one per machine: the others find a data set that it has downloaded.
 
     Raises:
-        UsageError: the processes differ in what they were given, or are more than the examples of a step.
+        UsageError: the processes differ in what they were given.
     """
     with group.local_main_first():
         context = prepare(config, tokenizer, resumed)
@@ -151,15 +148,7 @@ def prepare_distributed(
         versions=str(versions),
         examples=f"{len(context.train)} {len(context.valid)}",
     )
-    batches, n = context.task.epoch_batches(context.train, 0), config.train.accumulate
-    largest = 0
-    for start in range(0, len(batches), n):
-        largest = max(largest, sum(map(len, batches[start : start + n])))
-        # A list of batches may be very long; one step that is large enough will do.
-        if largest >= group.world_size:
-            return context
-    message = f"a step has at most {counted(largest, 'examples')}, too few for {group.world_size} processes"
-    raise UsageError(message, "start fewer, or raise --max-tokens or --accumulate")
+    return context
 
 
 def settle_budget(context: RunContext, state: TrainState) -> tuple[RunContext, DataRecord]:
@@ -178,7 +167,7 @@ def settle_budget(context: RunContext, state: TrainState) -> tuple[RunContext, D
     n_batches = len(context.task.epoch_batches(context.train, 0))
     settled = context.with_config(in_updates(context.config, pace, math.ceil(n_batches / config.accumulate)))
     state.restart(settled.config.train)
-    data = preflight(settled, pace, state.model)
+    data = preflight(settled, pace, state.model, state.initial)
     for line in lines(data):
         logger.info(line)
     for finding in data.findings:

@@ -6,17 +6,15 @@ The state is saved as named tensors and a JSON object (`runs/checkpoints.py`), f
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
 from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Float
 from msgspec import Meta
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from glassformer.config import Config, TrainConfig
 from glassformer.data.batches import Batch
@@ -84,28 +82,6 @@ class LossModule(nn.Module):
         return torch.stack(sums).mean()
 
 
-def prepare_layers(model: nn.Module, config: TrainConfig) -> None:
-    """Recompute the activations of each layer in the backward pass, or compile each layer, as configured.
-
-    The first changes no result, the second only its rounding. The forward method of a layer is replaced and the layer
-    is not wrapped, so that the names of the weights stay.
-    """
-    stacks = [module for module in model.modules() if isinstance(module, Stack)]
-    for layer in (layer for stack in stacks for layer in stack.layers):
-        if config.activation_checkpointing:
-            layer.forward = checkpointed(layer.forward)
-        if config.compile:
-            layer.compile()
-
-
-def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a forward pass that keeps its input only and is recomputed in the backward pass (Chen et al. 2016).
-
-    The random state is restored for it, so that dropout zeroes the same elements.
-    """
-    return wraps(forward)(partial(checkpoint, forward, use_reentrant=False))
-
-
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 Seconds = Annotated[float, Meta(ge=0, le=2**53)]
 
@@ -163,7 +139,7 @@ class TrainState:
     """Everything that changes while a run trains.
 
     Attributes:
-        model: the model, whose layers may be set to activation checkpointing.
+        model: the model, whose layers may be compiled.
         train_module: the model with its loss (`LossModule`), in DDP where there are several processes.
         eval_model: a copy for validation and for the end of a run, which load the weights to use into it.
         initial: metric and loss of the weights before the first step, where these count as validated: with a probe.
@@ -193,9 +169,11 @@ class TrainState:
             initial: as in `TrainState`, so that steps that make the weights worse are not kept.
         """
         config = task.config.train
-        # The copy is made before `prepare_layers`, so that its layers compute plainly.
-        eval_model = copy.deepcopy(model)
-        prepare_layers(model, config)
+        eval_model = copy.deepcopy(model)  # whose layers are not compiled
+        if config.compile:
+            for stack in (module for module in model.modules() if isinstance(module, Stack)):
+                for layer in stack.layers:
+                    layer.compile()
         state = TrainState(model, group.wrap_ddp(LossModule(model, task)), eval_model, initial)
         state.restart(config)
         return state

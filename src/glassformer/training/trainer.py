@@ -11,9 +11,8 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -33,7 +32,7 @@ from glassformer.runs.control import ControlFile
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.runs.model_folder import load_weights
-from glassformer.runs.records import INITIAL, StartRecord, StepMetrics
+from glassformer.runs.records import StartRecord, StepMetrics
 from glassformer.runs.tracking import EventFiles, check_tensorboard
 from glassformer.training.computing import computing
 from glassformer.training.finalize import finish_run
@@ -54,12 +53,8 @@ PAUSE_SECONDS = 0.05
 """Time between two looks at `control.json` while the training is paused."""
 
 
-class Begun(NamedTuple):
-    """A run before its next step, and the record of what it was begun with, for its checkpoints."""
-
-    context: RunContext
-    state: TrainState
-    record: StartRecord
+Begun = tuple[RunContext, TrainState, StartRecord]
+"""A run before its next step, and the record of what it was begun with, for its checkpoints."""
 
 
 def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) -> None:
@@ -91,19 +86,14 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None, finish: bool = 
     _run(config, folder, on_step, partial(_resumed, finish=finish))
 
 
-def _run(
-    config: Config,
-    folder: RunFolder,
-    on_step: OnStep | None,
-    begin: Callable[[Config, RunFolder, ProcessGroup, ExitStack], Begun],
-) -> None:
+def _run(config: Config, folder: RunFolder, on_step: OnStep | None, begin: Callable[..., Begun]) -> None:
     check_tensorboard(config.train.tensorboard)
     with stop_requests(lambda: where_it_stopped(folder)) as request, ExitStack() as held:
         with init_distributed(config.train.device) as group:
-            begun = begin(config, folder, group, held)
-            model = Trainer(begun, folder, request, on_step).fit()
+            context, state, record = begin(config, folder, group, held)
+            model = Trainer(context, state, record, folder, request, on_step).fit()
         if group.is_main:
-            finish_run(replace(begun.context, group=SINGLE_PROCESS), model, folder, begun.state.progress)
+            finish_run(replace(context, group=SINGLE_PROCESS), model, folder, state.progress)
 
 
 def _new(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitStack) -> Begun:
@@ -122,14 +112,12 @@ def _new(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitStack
     record = StartRecord({}, "", "")
     with group.raise_together():
         if group.is_main:
-            if state.initial is not None:
-                data = replace(data, base=data.base | {INITIAL: state.initial[0]})
             record = folder.begin(context.config, describe_environment(context), data, context.task.tokenizer)
     with group.raise_together():
         if not folder.resumable:
             message = f"{folder.path} is not visible to every process"
             raise UsageError(message, "name an --out on a disk that all machines share")
-    return Begun(context, state, record)
+    return context, state, record
 
 
 def _resumed(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitStack, finish: bool) -> Begun:
@@ -146,7 +134,7 @@ def _resumed(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitS
         raise CheckpointError(f"{folder.path} has no step to finish from", f"resume it: {folder.resume_command}")
     if finish or folder.trained:  # where a model is, training is over
         state.progress.finished = state.progress.finished or "stopped"
-    return Begun(context, state, record)
+    return context, state, record
 
 
 def resumed_state(context: RunContext, folder: RunFolder, record: StartRecord) -> TrainState:
@@ -179,21 +167,28 @@ def resumed_state(context: RunContext, folder: RunFolder, record: StartRecord) -
     return state
 
 
+@dataclass
 class Trainer:
     """The training of one run, and what follows each of its steps.
 
-    Args:
-        begun: data, task, device and processes; the model and its optimizer, perhaps resumed.
+    Attributes:
+        context: data, task, device and processes. state: the model and its optimizer, perhaps resumed.
+        record: what the run was begun with, for its checkpoints.
         folder: the run folder; of several processes only the main one writes there.
         request: the signal that came, if any.
         on_step: called with the metrics of each step in the main process.
     """
 
-    def __init__(self, begun: Begun, folder: RunFolder, request: StopRequest, on_step: OnStep | None) -> None:
-        self.context, self.state, self.record = begun
-        self.folder, self.request, self.on_step = folder, request, on_step
+    context: RunContext
+    state: TrainState
+    record: StartRecord
+    folder: RunFolder
+    request: StopRequest
+    on_step: OnStep | None = None
+
+    def __post_init__(self) -> None:
         self.config, self.is_main = self.context.config.train, self.context.group.is_main
-        self.control = ControlFile(folder.control)
+        self.control = ControlFile(self.folder.control) if self.is_main else None
 
     def fit(self) -> nn.Module:
         """Train to the end and return the model with its best weights; the last ones if it was never validated.
@@ -203,32 +198,27 @@ class Trainer:
             DivergedError: a loss was not finite; noted in the folder.
         """
         state, context, folder = self.state, self.context, self.folder
-        if state.progress.step == 0:
-            if self.config.snapshots:
-                self.save_snapshot()
-            if self.config.init_from:
-                self.save()  # so that the run resumes where the pretrained run has moved
-        if self.is_main:
-            self.control.remove()  # what it asks was meant for an earlier training
-        writes_events = self.config.tensorboard and self.is_main
-        path = folder.metrics if self.is_main else os.devnull
+        if state.progress.step == 0:  # a pretrained run that it begins from may move
+            self._save(snapshot=self.config.snapshots, checkpoint=bool(self.config.init_from))
         callbacks = [
             end_of_budget(state),
             Validation(state, context),  # scores, the best weights, patience
             self.note_requests,
             self.write_log,
             self.show,
-            self.keep_snapshot,
-            self.keep_checkpoint,
+            self.keep_weights,
             self.pause_or_stop,
         ]
-        hint = f"resume, with any number of processes: … {folder.resume_command}"
+        path = folder.metrics if self.is_main else os.devnull
+        with_events = self.config.tensorboard and self.is_main
+        lost = f"resume, with any number of processes: … {folder.resume_command}"
         try:
             with (
-                EventFiles(folder.path, state.progress.step) if writes_events else nullcontext() as self.events,
+                EventFiles(folder.path, state.progress.step) if with_events else nullcontext() as self.events,
                 open(path, "a", 1, encoding="utf-8", newline="\n") as self.log,
+                self.control.removed() if self.control else nullcontext(),
                 self.request.waiting_for_step(),
-                context.group.peer_failures(self._position, hint),
+                context.group.peer_failures(self._position, lost),
             ):
                 train_steps(state, context, callbacks)
                 self._stop_after(self._requested(state.progress.step)[1])  # came since the last look
@@ -236,9 +226,6 @@ class Trainer:
             if self.is_main:
                 folder.write_divergence(state.progress.step + 1, error.message)
             raise
-        finally:
-            if self.is_main:
-                self.control.remove()
         if context.threads is not None:
             torch.set_num_threads(context.threads.most)
         load_weights(state.eval_model, state.best or state.weights())
@@ -264,14 +251,10 @@ class Trainer:
                     follow(metrics)
         return metrics
 
-    def keep_snapshot(self, metrics: StepMetrics) -> StepMetrics:
-        if self.config.snapshots and is_snapshot_step(metrics.step):
-            self.save_snapshot()
-        return metrics
-
-    def keep_checkpoint(self, metrics: StepMetrics) -> StepMetrics:
-        if metrics.valid is not None or metrics.step % self.config.save_every == 0:
-            self.save()
+    def keep_weights(self, metrics: StepMetrics) -> StepMetrics:
+        """Save a snapshot and a checkpoint where they are due."""
+        due = metrics.valid is not None or metrics.step % self.config.save_every == 0
+        self._save(snapshot=self.config.snapshots and is_snapshot_step(metrics.step), checkpoint=due)
         return metrics
 
     def pause_or_stop(self, metrics: StepMetrics) -> StepMetrics:
@@ -289,8 +272,8 @@ class Trainer:
 
     def _requested(self, step: int) -> tuple[bool, int | None]:
         """Return whether a process asks to pause after a step, and the signal that reached any; in all the same."""
-        pause = self.is_main and self.control.pauses(step)
-        if self.is_main and self.control.control.stop:
+        pause = self.control is not None and self.control.pauses(step)
+        if self.control is not None and self.control.control.stop:
             self.request.signal = self.request.signal or signal.SIGINT
         received = (self.request.signal == number for number in STOPPING)
         n_pause, *counts = self.context.group.all_reduce(float(pause), *received)
@@ -299,31 +282,25 @@ class Trainer:
     def _stop_after(self, number: int | None) -> None:
         """Save and end the run if there is a signal."""
         if number is not None:
-            kept = "everything is saved" if self.save() else "the steps since the last checkpoint are lost"
+            kept = "everything is saved" if self._save() else "the steps since the last checkpoint are lost"
             where = f" at step {self.state.progress.step}; {kept} in {self.folder.path}"
             go_on = f"resume with: {self.folder.resume_command}; add --finish to score its best weights"
             raise interruption_error(number, where, go_on)
 
-    def save(self) -> bool:
-        """Save a checkpoint, its time counted; return False where the disk is full: the previous one stays."""
-        if not self.is_main:
-            return True
-        began, progress = time.perf_counter(), self.state.progress
-        facts = {"progress": asdict(progress), BEGUN: asdict(self.record)}
-        try:
-            save_checkpoint(self.folder.checkpoints, f"step-{progress.step:08d}", self.state.tensors(), facts)
-        except ResourceError as error:
-            logger.warning(f"{error.message}; this checkpoint is not saved, the previous one stays")
-            return False
-        finally:
-            progress.seconds += time.perf_counter() - began
-        return True
-
-    def save_snapshot(self) -> None:
-        if self.is_main:
-            began, progress = time.perf_counter(), self.state.progress
+    def _save(self, snapshot: bool = False, checkpoint: bool = True) -> bool:
+        """Save what is named, its time counted; return False where the disk is full: the previous checkpoint stays."""
+        began, progress, saved = time.perf_counter(), self.state.progress, True
+        if self.is_main and snapshot:
             save_snapshot(self.folder.snapshots, progress.step, self.state.weights())
-            progress.seconds += time.perf_counter() - began
+        if self.is_main and checkpoint:
+            facts = {"progress": asdict(progress), BEGUN: asdict(self.record)}
+            try:
+                save_checkpoint(self.folder.checkpoints, f"step-{progress.step:08d}", self.state.tensors(), facts)
+            except ResourceError as error:
+                logger.warning(f"{error.message}; this checkpoint is not saved, the previous one stays")
+                saved = False
+        progress.seconds += time.perf_counter() - began
+        return saved
 
     def _position(self) -> str:
         return f"at step {self.state.progress.step + 1}; the last checkpoint is in {self.folder.path}"
