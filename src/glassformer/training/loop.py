@@ -58,14 +58,16 @@ def train_step(state: TrainState, context: RunContext, plan: Sequence[np.ndarray
     n_threads = context.threads.adjust() if context.threads else torch.get_num_threads()
     began, is_logged = time.perf_counter(), logs_updates(progress.step + 1)
     context.group.seed_step(config.seed, progress.step)
-    batches, lr = local_batches(context, plan), step_lr(progress, config, n_in_epoch)
+    used = budget_used(progress, config, n_in_epoch)
+    lr = config.lr * lr_factor(config.schedule, config.warmup, progress.step + 1, used)
+    batches = local_batches(context, plan)
     made = time.perf_counter()
     counts = [sum(counts) for counts in zip(*((b.n_labels, b.n_tokens, b.n_slots) for b in batches), strict=True)]
     n_labels, n_tokens, n_slots = context.group.all_reduce(*counts)
     loss, norm = add_gradients(state, context, batches, n_labels)
     ratios = update_weights(state, lr, is_logged)
     seconds = time.perf_counter() - began
-    progress.advance(len(plan), n_in_epoch, seconds, norm > max_norm(config))
+    progress.advance(len(plan), n_in_epoch, seconds, norm > (config.max_grad_norm or math.inf))
     used = budget_used(progress, config, n_in_epoch)
     return StepMetrics(
         step=progress.step,
@@ -93,11 +95,6 @@ def local_batches(context: RunContext, plan: Sequence[np.ndarray]) -> list[Batch
     return [(batch if counts else batch.unscored()).to(context.device) for batch, counts in made]
 
 
-def max_norm(config: TrainConfig) -> float:
-    """Return the largest norm that a gradient is left with."""
-    return config.max_grad_norm if config.max_grad_norm > 0 else math.inf
-
-
 def add_gradients(
     state: TrainState, context: RunContext, batches: Sequence[Batch], n_labels: float
 ) -> tuple[float, float]:
@@ -118,7 +115,7 @@ def add_gradients(
         batch = word_dropout(batch, context.task.tokenizer, config.word_mask_prob, config.word_unknown_prob)
         is_last = i == len(batches) - 1
         total += add_gradient(state.train_module, context, batch, n_labels / group.world_size, is_last)
-    clipped = nn.utils.clip_grad_norm_(state.model.parameters(), max_norm(config))
+    clipped = nn.utils.clip_grad_norm_(state.model.parameters(), config.max_grad_norm or math.inf)
     # The only place where the CPU waits for a GPU.
     local_loss, norm = torch.stack([total, clipped]).tolist()
     (loss_sum,) = group.all_reduce(local_loss)
@@ -167,12 +164,6 @@ def update_ratios(model: nn.Module, before: Weights) -> dict[str, float]:
     norms: Any = torch._foreach_norm(now)  # pyright: ignore
     ratios = (torch.stack(changes) / torch.stack(norms).clamp(min=1e-30)).tolist()
     return {name: float(f"{ratio:.4g}") for name, ratio in zip(before, ratios, strict=True) if math.isfinite(ratio)}
-
-
-def step_lr(progress: Progress, config: TrainConfig, batches_per_epoch: int) -> float:
-    """Return the learning rate of the next step."""
-    used = budget_used(progress, config, batches_per_epoch)
-    return config.lr * lr_factor(config.schedule, config.warmup, progress.step + 1, used)
 
 
 def budget_used(progress: Progress, config: TrainConfig, batches_per_epoch: int) -> float:

@@ -41,9 +41,8 @@ def start_seeds(
     RunFolder(path).check_new()
     with lock_folder(path):
         RunFolder(path).check_new()
-        first = config.train.seed
-        SeedsFolder(path).begin(config, [first + i for i in range(n)])
-        return _train_seeds(SeedsFolder(path), evaluate, on_step)
+        SeedsFolder(path).begin(config, [config.train.seed + i for i in range(n)])
+    return resume_seeds(SeedsFolder(path), evaluate, on_step)
 
 
 def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None = None) -> SeedsRecord:
@@ -61,17 +60,11 @@ def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnSte
         CheckpointError: the settings or the data record of a seed that was begun have changed since.
     """
     RunFolder(folder.path).refuse_links()
-    with lock_folder(folder.path):
-        return _train_seeds(folder, evaluate, on_step)
-
-
-def _train_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None) -> SeedsRecord:
-    """Do what `resume_seeds` does, in a folder that this process has locked."""
     go_on = f"resume with: {RunFolder(folder.path).resume_command}"
-    with stop_requests(lambda: (f"; the seeds that are trained are saved in {folder.path}", go_on)):
+    where = f"; the seeds that are trained are saved in {folder.path}", go_on
+    with lock_folder(folder.path), stop_requests(lambda: where), corpora_kept():
         try:
-            with corpora_kept():
-                return _train_each(folder, evaluate, on_step)
+            return _train_each(folder, evaluate, on_step)
         except Interrupted as error:
             raise Interrupted(error.message, go_on, error.exit_code) from None
 

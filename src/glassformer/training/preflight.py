@@ -16,12 +16,11 @@ import torch
 from torch import nn
 
 from glassformer.data.check import compared, label_counts
-from glassformer.data.corpus import EncodedCorpus, RaggedArray, fingerprint
+from glassformer.data.corpus import RaggedArray, fingerprint
 from glassformer.data.findings import KnownData, of_data
 from glassformer.runs.origin import IMPORT, read_origin
 from glassformer.runs.records import INITIAL, DataRecord, JsonObject, SplitRecord
 from glassformer.runs.sealed_folder import package_versions
-from glassformer.tasks import Task
 from glassformer.training.budget import Pace
 from glassformer.training.computing import flops_per_token
 from glassformer.training.finetune import pretrained_folder
@@ -55,18 +54,6 @@ def describe_environment(context: RunContext) -> dict[str, Any]:
     return describe_machine(context.device) | of_run | chosen
 
 
-def _base(context: RunContext) -> JsonObject:
-    """Return which run the weights are taken from, and where those began if they were imported.
-
-    What the import drew at random is trained from here on.
-    """
-    if (pretrained := context.pretrained) is None:
-        return {}
-    known: JsonObject = {"path": pretrained.path, "sha256": pretrained.sha256}
-    origin = read_origin(pretrained_folder(pretrained.path))
-    return known if origin is None else known | {IMPORT: replace(origin, untrained=[]).as_json()}
-
-
 def preflight(
     context: RunContext, pace: Pace, model: nn.Module, initial: tuple[float, float] | None = None
 ) -> DataRecord:
@@ -80,6 +67,11 @@ def preflight(
     squares = (lengths.astype("float64") ** 2).sum()
     typical = float(squares / max(1, lengths.sum()))  # the length of the text that a token is in
     per_epoch = pace.step * n_batches / train.accumulate
+    base: JsonObject = {} if initial is None else {INITIAL: initial[0]}
+    if (pretrained := context.pretrained) is not None:
+        base |= {"path": pretrained.path, "sha256": pretrained.sha256}
+        if (origin := read_origin(pretrained_folder(pretrained.path))) is not None:
+            base[IMPORT] = replace(origin, untrained=[]).as_json()  # what the import drew is trained from here on
     record = DataRecord(
         config.task,
         task.metric,
@@ -100,7 +92,7 @@ def preflight(
         },
         columns=data.columns,
         counts=data.counts,
-        base=_base(context) | ({} if initial is None else {INITIAL: initial[0]}),
+        base=base,
         scale={name: x for name, x in task.decision.to_json().items() if name in ("mean", "sd")},
     )
     labels, better = label_counts(task.schema, data.train), "" if "text.truncate" in task.ignores else "head+tail"
@@ -130,27 +122,22 @@ def lines(record: DataRecord) -> list[str]:
 
 
 def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
-    """Return each split as the model sees it: sizes, truncated and unknown tokens; of the test split its size alone."""
-    task, parts, splits = context.task, context.data.splits(), dict[str, SplitRecord]()
-    for name, split in parts.items():
-        corpus = {"train": context.train, "valid": context.valid}.get(name)
-        counts = {"n": len(split.text)} if corpus is None else _of_corpus(task, corpus)
+    """Return each split as the model sees it, as counted while it was encoded; of the test split its size alone."""
+    task, splits = context.task, dict[str, SplitRecord]()
+    for name, split in context.data.splits().items():
+        counts: dict[str, Any] = {"n": len(split.text)}
+        if (corpus := {"train": context.train, "valid": context.valid}.get(name)) is not None:
+            stats, own = corpus.stats, {name: n for name, n in corpus.stats.items() if name not in {*COUNTS, "n"}}
+            counts = {name: n for name, n in stats.items() if name in COUNTS} | {
+                "n": len(corpus),
+                "counts": own or None,
+            }
+            counts["unknown_rate"] = stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0))
+            if len(corpus) > 1:
+                counts["n_texts_unknown"] = n_texts_with_unknown(task.token_columns(corpus), task.tokenizer.unk_id)
         counts |= compared(split, context.data.train, len(context.train) == 1)  # running text is one sequence
         splits[name] = SplitRecord(**counts, sha256=fingerprint(split))
     return splits
-
-
-def _of_corpus(task: Task, corpus: EncodedCorpus) -> dict[str, Any]:
-    """Return what was counted while a part was encoded, and its unknown tokens."""
-    stats, running = corpus.stats, len(corpus) == 1
-    columns = task.token_columns(corpus)
-    return {
-        **{name: n for name, n in stats.items() if name in COUNTS},
-        "n": len(corpus),
-        "counts": {name: n for name, n in stats.items() if name not in COUNTS and name != "n"} or None,
-        "unknown_rate": stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0)),
-        "n_texts_unknown": None if running else n_texts_with_unknown(columns, task.tokenizer.unk_id),
-    }
 
 
 def n_texts_with_unknown(columns: Iterable[RaggedArray], unk_id: int) -> int:

@@ -211,6 +211,7 @@ class Trainer:
         ]
         path = folder.metrics if self.is_main else os.devnull
         with_events = self.config.tensorboard and self.is_main
+        last = f"the last checkpoint is in {folder.path}"
         lost = f"resume, with any number of processes: … {folder.resume_command}"
         try:
             with (
@@ -218,7 +219,7 @@ class Trainer:
                 open(path, "a", 1, encoding="utf-8", newline="\n") as self.log,
                 self.control.removed() if self.control else nullcontext(),
                 self.request.waiting_for_step(),
-                context.group.peer_failures(self._position, lost),
+                context.group.peer_failures(lambda: f"at step {state.progress.step + 1}; {last}", lost),
             ):
                 train_steps(state, context, callbacks)
                 self._stop_after(self._requested(state.progress.step)[1])  # came since the last look
@@ -301,6 +302,3 @@ class Trainer:
                 saved = False
         progress.seconds += time.perf_counter() - began
         return saved
-
-    def _position(self) -> str:
-        return f"at step {self.state.progress.step + 1}; the last checkpoint is in {self.folder.path}"
