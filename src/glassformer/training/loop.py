@@ -132,7 +132,7 @@ def update_weights(state: TrainState, lr: float, with_ratios: bool = False) -> d
     before = trained_matrices(state.model) if with_ratios else None
     state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)
-    ratios = update_ratios(state.model, before) if before else before
+    ratios = None if before is None else update_ratios(state.model, before)
     if state.ema is not None:
         state.ema.update(state.model, state.progress.step)
     return ratios
@@ -158,6 +158,8 @@ def update_ratios(model: nn.Module, before: Weights) -> dict[str, float]:
     It is 0 for one that did not change, zeros included, and about 1 for one that was zero before. One that is not
     finite any more is left out.
     """
+    if not before:
+        return {}
     parameters = dict(model.named_parameters())
     now = [parameters[name].detach() for name in before]
     changes: Any = torch._foreach_norm(torch._foreach_sub(now, list(before.values())))  # pyright: ignore
