@@ -9,19 +9,7 @@ import pytest
 from tests.helpers.for_each import for_each
 from tests.helpers.tiny_runs import Runs
 
-from glassformer.cli import (
-    compare,
-    data,
-    demo,
-    doctor,
-    evaluate,
-    explain,
-    export,
-    flags,
-    predict,
-    recipes,
-    train,
-)
+from glassformer.cli import compare, data, demo, doctor, evaluate, explain, export, flags, predict, recipes, train
 from glassformer.config.recipes import homes, load_recipe, override
 from glassformer.errors import CheckpointError, UsageError
 

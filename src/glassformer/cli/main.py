@@ -37,15 +37,7 @@ COMMANDS = {
     "doctor": "look at this machine, or at what went wrong in a run",
 }
 
-WORK = (
-    ["demo"],
-    ["train"],
-    ["import"],
-    ["export"],
-    ["explain"],
-    ["data", "check"],
-    ["data", "audit"],
-)
+WORK = (["demo"], ["train"], ["import"], ["export"], ["explain"], ["data", "check"], ["data", "audit"])
 """Commands that do more than print, or whose exit code has a meaning: they continue when nobody reads their output."""
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
