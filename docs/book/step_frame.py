@@ -13,12 +13,11 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from glassformer.errors import UsageError
-from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.learn.learning import LearningStore
 from glassformer.explain.page.manifest import Manifest, manifest, run_info
 from glassformer.explain.page.responses import WHOLE, to_json
-from glassformer.explain.page.saved_page import SavedPageData, embedding_views, escape_json
+from glassformer.explain.page.saved_page import SavedPageData, escape_json
 from glassformer.explain.page.saved_tensors import packed_tensor
 
 MAX_BYTES = 150_000
@@ -34,7 +33,6 @@ def step_frame_html(explanation: Explanation, ids: Sequence[str], assets: str) -
     """Return the page of some steps; `step_address` is the part after its name that opens one of them."""
     kept = _reduced(manifest(explanation), ids)
     data = _data(explanation, [kept])
-    data["embeddings"] = {explanation.id: _views(explanation, ids)}
     inputs = {id for node in kept["nodes"] for id in node["inputs"]} & set(explanation.records)
     names = dict.fromkeys([*ids, *sorted(inputs), *kept["params"]])
     data["tensors"] = {explanation.id: {name: packed_tensor(explanation.records.tensor(name)) for name in names}}
@@ -64,8 +62,6 @@ def _data(explanation: Explanation, traces: list[Manifest]) -> SavedPageData:
         "tensors": {},
         "attributions": [],
         "erased": [],
-        "alignments": {},
-        "embeddings": {},
         "dropped": [],
     }
 
@@ -103,11 +99,3 @@ def _reduced(whole: Manifest, ids: Sequence[str]) -> Manifest:
     reduced["params"] = {name: param for name, param in whole["params"].items() if name in names}
     reduced["predictions"] = [p | {"top": p["top"][:N_CANDIDATES]} for p in whole["predictions"]]
     return Manifest(**reduced)
-
-
-def _views(explanation: Explanation, ids: Sequence[str]) -> dict[str, EmbeddingView]:
-    """Return where the tokens' embeddings lie, if a step that looks them up is shown."""
-    if not any(explanation.records.steps[id].op == "lookup" for id in ids):
-        return {}
-    views = embedding_views(explanation, [])
-    return {key: view for key, view in views.items() if key.rpartition("/")[0] in ids}

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from glassformer.explain.explanation import Explanation
-    from glassformer.explain.page.notebook import NotebookPage
     from glassformer.interop.choose import Target
     from glassformer.interop.export import Export
     from glassformer.tasks import Task
@@ -108,7 +107,7 @@ class Run:
         several = [given] if alone else [*given]
         rule, options = self.task.answer_rule(options)
         if edits:
-            from glassformer.explain.edits.findings import predict_edited
+            from glassformer.explain.edits.what_if import predict_edited
             from glassformer.models.ensemble import Ensemble
 
             if rule.calibrated and isinstance(self.model, Ensemble):
@@ -152,7 +151,6 @@ class Run:
         checkpoint: str = "model",
         member: int = 1,
         label: str | None = None,
-        calibrated: bool = False,
         **options: Any,
     ) -> Explanation:
         """Look at one text as the model does: every tensor, every prediction, every step of decoding.
@@ -164,7 +162,6 @@ class Run:
             member: which model of an ensemble, counted from 1.
             label: which of several labels, where a text may have them; the most probable one by default. Of a tagger
                 which word, by itself or by its number from 1; the first that is tagged by default.
-            calibrated: whether the probability of a class or label is that at the temperature fitted on validation.
             options: fields of `DecodeConfig`.
 
         Raises:
@@ -172,7 +169,7 @@ class Run:
         """
         self._decode(options)  # refuses options that are none
         which = {"checkpoint": checkpoint, "member": member, "label": label}
-        return self._explained(text, target=target, decode=options, calibrated=calibrated, **which)
+        return self._explained(text, target=target, decode=options, **which)
 
     def learn(self, text: GivenText, answer: str, *, steps: int = 0, **options: Any) -> Explanation:
         """Look at one step of learning: the loss of an answer, the gradient of every tensor, and what steps change.
@@ -201,12 +198,6 @@ class Run:
             raise UsageError(what, f"load it alone: glassformer.load({str(self.path)!r})")
         return explain(self, TraceRequest(given_texts(self.task.tokenizer, text), **request))
 
-    def watch(self) -> NotebookPage:
-        """Return the page of the training so far, for a notebook: its curves, and what each snapshot answers."""
-        from glassformer.explain.page.notebook import training_page
-
-        return training_page(self)
-
     @log_to_stderr()
     def evaluate(
         self, split: str = "test", *, data: DataConfig | None = None, allow_changed_data: bool = False, **options: Any
@@ -225,24 +216,6 @@ class Run:
             scores = self.task.evaluate(self.answering, scored, self._decode(options), train)
         together = {"joined": [str(path) for path in (self.path, *self.joined)]} if self.joined else {}
         return {"task": self.task.name, "precision": self.precision} | together | facts | scores
-
-    @log_to_stderr()
-    def evaluate_edits(
-        self,
-        *edits: str,
-        split: str = "test",
-        data: DataConfig | None = None,
-        member: int = 1,
-        allow_changed_data: bool = False,
-        **options: Any,
-    ) -> JsonObject:
-        """Return the headline score of a split without and with edits, and their test (`edits.evaluation`)."""
-        from glassformer.explain.edits.findings import evaluate_edits
-        from glassformer.tasks.scored_data import scored_data
-
-        self.allow_changed_data = self.allow_changed_data or allow_changed_data
-        scored, _, facts = scored_data(self.path, self.task, split, data, self.allow_changed_data)
-        return facts | evaluate_edits(self, scored, edits, self._decode(options), member)
 
     def export(self, target: Target, out: str | Path, *, allow_changed_data: bool = False, **options: Any) -> Export:
         """Write the run in the form of another library, and compare what was written; see `interop.export.export`."""

@@ -14,7 +14,7 @@ from glassformer.explain.attribution.value_function import AttributeRequest, Era
 from glassformer.explain.edits.findings import read_findings
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.page.service import Service, SweepRequest
+from glassformer.explain.page.service import SweepRequest
 
 GOOD = 'name = "n"\ntext = "a b"\nedits = ["logits*1"]\nbefore = "a"\nafter = "b"\nchange = -1.5\n'
 DIGITS = "1" * 8000
@@ -46,14 +46,6 @@ def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, message
     with pytest.raises(CheckpointError, match=message) as caught:
         read_findings(path)
     assert len(caught.value.message) < 400
-
-
-@for_each("row", ["9" * 5000, "99999999999", "-1", "1.5", "", "٣", "0x1", "1e3", "100"])
-def test_a_row_is_a_number_of_the_text(row: str) -> None:
-    service = Service(matrix_run("classify"))
-    trace = service.trace({"text": "a b"})["id"]
-    with pytest.raises(UsageError):
-        service.neighbours(trace, "embedding.rows", row)
 
 
 @for_each(

@@ -64,11 +64,12 @@ class App:
     """One open page; as a context manager, it stops listening to it at the end.
 
     Args:
-        page: of a browser. base: its address, without anything after #.
+        page: of a browser. base: its address, with the token of a server.
     """
 
     def __init__(self, page: Page, base: str) -> None:
-        self.page, self.base = page, base
+        self.page, (self.base, _, access) = page, base.partition("#/flow?access=")
+        self.access = {"access": access} if access else {}
         self.waiting: set[Request] = set()
         self.listeners = {"request": self.requested, "requestfinished": self.over, "requestfailed": self.over}
         for event, listener in self.listeners.items():
@@ -89,9 +90,9 @@ class App:
 
     def open(self, screen: str = "flow", **params: object) -> App:
         """Load the page at a screen; parameters stand in the address as the page itself writes them."""
-        self.page.goto(f"{self.base}{address(screen, params)}")
+        self.page.goto(f"{self.base}{address(screen, params | self.access)}")
         self.ready(screen)
-        self.base = self.page.url.partition("#")[0]  # an address of the page opens it once
+        self.access = {}  # the browser keeps it
         return self
 
     def go(self, screen: str, **params: object) -> App:

@@ -45,7 +45,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def address() -> Iterator[Callable[[str | Subject], str]]:
-    """Where the page of a model can be opened, once: one of `MODELS` by name, or any other."""
+    """Where the page of a model can be opened: one of `MODELS` by name, or any other."""
     with ExitStack() as stack:
         known: dict[str | int, PageServer] = {}
         kept: list[Subject] = []  # so that no other object is given the same id
@@ -58,7 +58,7 @@ def address() -> Iterator[Callable[[str | Subject], str]]:
                 start, before = [{"text": TEXTS[subject.task.name]}], leftovers.living()
                 known[key] = stack.enter_context(PageServer(subject, port=0, start=start))
                 leftovers.SHARED.update(leftovers.opened_since(before))
-            return known[key].address()
+            return known[key].address
 
         yield serve
 

@@ -161,21 +161,6 @@ def test_arrow_keys_walk_through_the_heads(app: Callable[..., App]) -> None:
         page.page.wait_for_selector(f'figure[data-node="{node}"][data-slice="head:{number}"]')
 
 
-def test_alignment_starts_where_it_agrees_best_with_erasing(app: Callable[..., App]) -> None:
-    name = "translate, pre-norm"
-    page = app(name, "attention", text=TEXTS["translate"], view="alignment")
-    page.page.wait_for_selector("[data-role=reading]")
-    readings = explain(subject_of(MODELS[name]), TEXTS["translate"]).readings()
-    options = page.page.locator("[data-role=reading] option").all_inner_texts()
-    assert len(options) == len(readings)
-    for chosen, reading in [(None, readings[0]), (len(readings) - 1, readings[-1]), (0, readings[0])]:
-        slice_ = "alignment:shifted" if reading.shifted else "alignment:predicted"
-        if chosen is not None:
-            page.page.select_option("[data-role=reading]", index=chosen)
-        page.page.wait_for_selector(f'figure[data-node="decoder.{reading.layer}.cross.weights"][data-slice="{slice_}"]')
-        assert f"layer {reading.layer + 1}, " in options[readings.index(reading)]
-
-
 def test_compare_opens_with_the_most_similar_example(app: Callable[..., App], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "glassformer.explain.page.manifest.examples", lambda _: ["a b good c a", "b bad", "a b bad c a"]

@@ -39,7 +39,7 @@ def finding(context: Callable[..., BrowserContext]) -> Iterator[Callable[..., Ap
         def show(**params: object) -> App:
             page = context().new_page()
             stack.callback(page.close)
-            return stack.enter_context(App(page, server.address())).open("flow", **params)
+            return stack.enter_context(App(page, server.address)).open("flow", **params)
 
         yield show
 

@@ -7,13 +7,10 @@ from pathlib import Path
 
 from playwright.sync_api import BrowserContext
 from step_frame import LEARN_ADDRESS, learn_frame_html, step_address, step_frame_html
-from tests.browser.app import App
 from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
 
-from glassformer.explain.embedding_view import embedding_view
 from glassformer.explain.explanation import explain
 from glassformer.explain.page.responses import WHOLE, asset
-from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.request import TraceRequest
 
 NAME = "classify, pre-norm"
@@ -69,24 +66,3 @@ def test_a_frame_of_what_was_learned_recomputes_its_loss_and_its_update(
     page.locator("[data-role=update-lines][data-state=ready]").wait_for()
     page.locator("[data-check-line='θ after'][data-state=ok]").wait_for()
     assert page.locator("[data-state=bad]").count() == 0
-
-
-def test_nearest_embeddings_live_and_saved(app: Callable[..., App], tmp_path: Path) -> None:
-    explanation = explain(subject_of(MODELS[NAME]), TEXTS["classify"])
-    file = tmp_path / "report.html"
-    file.write_text(saved_page_html(explanation, seconds=1)[0], encoding="utf-8")
-    for page in (
-        app(NAME, "step", text=TEXTS["classify"], node="embedding.rows"),
-        app(file, "step", node="embedding.rows"),
-    ):
-        for row in (0, 2):
-            nearest = page.page.locator("[data-role=nearest]")
-            nearest.locator("select").select_option(str(row))
-            page.settle()
-            expected = embedding_view(explanation, "embedding.rows", row)
-            texts = nearest.locator(".bar-number").all_inner_texts()
-            assert texts == [f"{one['cosine']:.2f}" for one in expected["neighbours"]]
-            assert nearest.locator("svg circle").count() == len(expected["points"])
-            assert f"{expected['explained']:.1%}" in nearest.locator("figcaption").inner_text()
-    page.go("step", node="encoder.0.self.q")
-    assert page.page.locator("[data-role=nearest]").count() == 0

@@ -11,7 +11,7 @@ from tests.browser.conftest import DESKTOP, PHONE
 from tests.browser.models import MODELS
 
 FAMILIES = [name for name in MODELS if name.endswith(", pre-norm")]
-AWAITED = ("**/t/**", "**/api/attribute", "**/alignment")
+AWAITED = ("**/t/**", "**/api/attribute")
 """What a screen asks for after the text was traced."""
 
 MARK = """() => {

@@ -26,7 +26,7 @@ from glassformer.runs.folder import RunFolder
 
 PHONE = {"viewport": {"width": 360, "height": 780}, "color_scheme": "dark"}
 STATE = "document.querySelector('[data-role=training-state]')?.dataset.state"
-ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\?token=\S+")
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/#/training\?access=\S+")
 STEP = "+document.querySelector('[data-role=training-step]')?.dataset.step"
 
 
@@ -45,7 +45,7 @@ def served(path: Path, may_write: bool = False) -> Iterator[Callable[..., Page]]
     with PageServer(Followed(path, torch.device("cpu"), may_write), port=0) as server, ExitStack() as pages:
 
         def show(context: BrowserContext) -> Page:
-            page = open_page(context, server.address())
+            page = open_page(context, server.address)
             pages.callback(page.close)
             return page
 

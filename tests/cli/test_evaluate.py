@@ -77,17 +77,3 @@ def test_help_counts_the_baselines_there_are(cli: Callable, runs: Runs) -> None:
     fitted = json.loads(cli("evaluate", runs.classify, "--split", "valid", "--json").out)["baselines"]
     count = ("no", "one", "two", "three", "four")[len(fitted)]
     assert f"classification and {count} baselines" in cli("evaluate", "--help").out
-
-
-def test_an_edit_is_scored_beside_no_edit(cli: Callable, runs: Runs) -> None:
-    message = cli("evaluate", runs.classify, "--split", "valid", "--edit", "encoder.0.self.branch=0")
-    assert message.code == 0, message.err
-    assert (
-        "without the edit" in message.out
-        and "approximate randomization" in message.out
-        and "changed most" in message.out
-    )
-    facts = json.loads(cli("evaluate", runs.classify, "--split", "valid", "--edit", "pooled*1", "--json").out)
-    assert facts["before"] == facts["after"] and facts["test"]["difference"] == 0 and facts["split"] == "valid"
-    assert cli("evaluate", runs.classify, "--split", "valid", "--edit", "pooled").code == 2
-    assert cli("evaluate", runs.classify, "--split", "valid", "--member", "2").code == 2

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -54,7 +53,7 @@ def test_a_report_is_written(cli: Callable, runs: Runs, tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["pdf", "svg", "png"])
 def test_a_figure_is_written(cli: Callable, runs: Runs, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
-    flags = ["--figure", "attention", "--layer", "1", "--head", "2"]
+    flags = ["--figure", "attention", "--layer", "0", "--head", "1"]
     message = cli("explain", runs.classify, "a good film", *flags, "--out", path)
     assert message.code == 0, message.err
     assert path.stat().st_size > 1000
@@ -80,7 +79,7 @@ def test_the_text_may_come_on_stdin(cli: Callable, runs: Runs) -> None:
         (["RUN", "a", "-o", "a.pdf"], "needs --figure"),
         (["RUN", "a", "--figure", "attention"], "--figure needs a file"),
         (["RUN", "a", "--figure", "attention", "-o", "a.html"], "--figure needs a file"),
-        (["RUN", "a", "--figure", "attention", "--layer", "0", "-o", "a.pdf"], "counted from 1"),
+        (["RUN", "a", "--figure", "attention", "--layer", "-1", "-o", "a.pdf"], "counted from 0"),
         (["RUN", "a", "--figure", "attention", "--layer", "9", "-o", "OUT/a.pdf"], "layer"),
         (["RUN", "a", "--head", "1"], "belongs to --figure"),
         (["RUN", "--compare", "b"], "go with a text"),
@@ -131,18 +130,15 @@ def test_it_serves_until_ctrl_c(runs: Runs) -> None:
     try:
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:"), process.stderr.read()
-        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        with browser.open(address, timeout=20) as page:
+        with urllib.request.urlopen(address, timeout=20) as page:
             assert page.status == 200 and b"app.js" in page.read()
-        with pytest.raises(urllib.error.HTTPError, match="403"):
-            urllib.request.urlopen(address, timeout=20)
         process.send_signal(signal.SIGINT)
         rest, output = process.communicate(timeout=20)
     finally:
         process.kill()
     assert process.returncode == 0, output
     assert rest == "" and "Traceback" not in output and "Ctrl-C" in output
-    assert f"for another browser: {address.partition('token=')[0]}" in output and output.count(address) == 1
+    assert output.count(address) == 1
 
 
 def test_an_edit_prints_what_is_predicted_instead(cli: Callable, runs: Runs) -> None:

@@ -39,9 +39,9 @@ def compare(explanation: Explanation, prediction: int, foil: int | None = None) 
         logits = model(*ids, *masks)
         if logits.ndim == 3:
             logits = logits[:, value_fn.position]
-        if value_fn.foil is not None:
-            return logits[:, value_fn.target] - logits[:, value_fn.foil]
-        return logits.log_softmax(dim=-1)[:, value_fn.target]
+        if value_fn.measure.foil is not None:
+            return logits[:, value_fn.measure.ids[0]] - logits[:, value_fn.measure.foil]
+        return logits.log_softmax(dim=-1)[:, value_fn.measure.ids[0]]
 
     everything = value_fn.token_masks(np.ones((1, value_fn.n_words), dtype=bool))
     layers = [*value_fn.embeddings]

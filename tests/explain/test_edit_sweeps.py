@@ -17,7 +17,6 @@ from tests.helpers.for_each import for_each
 from tests.helpers.inference import Subject, untrained
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.edits.apply import base_logits, edited_logits, variant_effects
 from glassformer.explain.edits.findings import (
     differences,
     find_head,
@@ -26,6 +25,7 @@ from glassformer.explain.edits.findings import (
     read_findings,
     write_findings,
 )
+from glassformer.explain.edits.measure import base_logits, edited_logits, variant_effects
 from glassformer.explain.edits.states import sweep_states
 from glassformer.explain.edits.what_if import what_if
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
@@ -194,12 +194,12 @@ def test_a_pair_that_backs_each_other_up_is_found_by_together_and_missed_one_by_
 
 
 def test_a_cancelled_sweep_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    from glassformer.explain.edits import apply
+    from glassformer.explain.edits import measure
 
-    monkeypatch.setattr(apply, "BATCH_TOKENS", 40)
+    monkeypatch.setattr(measure, "BATCH_TOKENS", 40)
     e = explained("translate")
     event, seen = threading.Event(), []
-    check = apply.check_cancelled
+    check = measure.check_cancelled
 
     def count() -> None:
         seen.append(1)
@@ -207,7 +207,7 @@ def test_a_cancelled_sweep_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> No
             event.set()
         check()
 
-    monkeypatch.setattr(apply, "check_cancelled", count)
+    monkeypatch.setattr(measure, "check_cancelled", count)
     hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in e.subject.model.modules()]
     with cancellable(event), pytest.raises(Cancelled):
         e.sweep_parts()

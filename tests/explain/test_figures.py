@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,6 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.collections import PolyCollection, QuadMesh
-from matplotlib.lines import Line2D
-from matplotlib.text import Text
-from tests.helpers.for_each import for_each
 from tests.helpers.inference import Subject, untrained
 
 from glassformer.errors import UsageError
@@ -23,9 +18,7 @@ from glassformer.explain import trace
 from glassformer.explain.attribution.attribute import Attribution, Candidate
 from glassformer.explain.attribution.methods import Faithfulness
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
-from glassformer.explain.figures import style as fs
-from glassformer.explain.figures.explanation_plots import draw_attribution, save_figure, scored_words
-from glassformer.explain.trace import Trace
+from glassformer.explain.figures import TracePlots, draw_attribution, save, save_figure
 
 TEXT = {"classify": "a b good c d", "translate": "abcdefg", "lm": "abc def"}
 HOSTILE = ["</script>", "$x^2$", "\U0001f600", "漢字", "שלום", "\x00\ufffe", "▁the"]
@@ -120,103 +113,6 @@ def test_attention_selects_block_and_stack(explanations: dict[str, Explanation])
         np.testing.assert_array_equal(drawn.data[seen], np.asarray(records[id])[1][seen])
 
 
-def test_alignment_draws_either_step(explanations: dict[str, Explanation]) -> None:
-    explanation = explanations["translate"]
-    weights = np.asarray(explanation.records["decoder.0.cross.weights"]).mean(axis=0)
-    for shifted, rows in ((True, weights[1:]), (False, weights[:-1])):
-        (axes,) = panels(explanation.plot.alignment(0, shifted=shifted))
-        drawn = cells(axes)
-        assert drawn is not None
-        np.testing.assert_allclose(drawn, rows)
-        read, last = explanation.streams[1].pieces, explanation.predictions[-1]
-        predicted = [*read[1:], (last.actual or last.top[0]).piece]
-        both = [f"{one} → {other}" for one, other in zip(read, predicted, strict=True)]
-        assert labels(axes.yaxis) == (both[1:] if shifted else both[:-1])
-        assert labels(axes.xaxis) == explanation.streams[0].pieces
-        dots = np.concatenate(
-            [c.get_offsets() for c in axes.collections if not isinstance(c, QuadMesh | PolyCollection)]
-        )
-        assert {(int(y), int(x)) for x, y in dots} == {(i, int(row.argmax())) for i, row in enumerate(rows)}
-
-
-def aligned(explanation: Explanation, layer: int, shifted: bool) -> np.ndarray:
-    weights = explanation.tensor(f"decoder.{layer}.cross.weights").astype(np.float64).mean(axis=0)
-    return weights[1:] if shifted else weights[:-1]
-
-
-def test_alignment_defaults_to_the_best_reading(explanations: dict[str, Explanation]) -> None:
-    explanation = explanations["translate"]
-    for layer, n_readings in ((None, 4), (0, 2)):
-        best = next(r for r in explanation.readings() if layer in (None, r.layer))
-        figure = explanation.plot.alignment(layer)
-        drawn = cells(panels(figure)[0])
-        assert drawn is not None
-        np.testing.assert_allclose(drawn, aligned(explanation, best.layer, best.shifted))
-        words = " ".join(text.get_text() for text in figure.findobj(Text)).replace("\n", " ")
-        assert f"of {n_readings} readings this agrees best with erasing: {best.agreement:.2f}" in words
-    # A bare trace cannot erase words: it takes the paper's choice.
-    bare = cells(panels(explanation.trace.plot.alignment())[0])
-    assert bare is not None
-    np.testing.assert_allclose(bare, aligned(explanation, 0, True))
-
-
-@for_each("scheme", ["sinusoidal", "learned", "rotary", "none"])
-def test_positions_draws_each_scheme(scheme: str) -> None:
-    subject = untrained("lm", positions=scheme, n_layers=1, n_heads=2)
-    with trace(subject.model) as t, torch.no_grad():
-        subject.model(torch.tensor([[5, 6, 7, 8, 9]]))
-    if scheme == "none":
-        with pytest.raises(UsageError, match="no positions"):
-            t.plot.positions()
-        return
-    value, likeness = (cells(axes) for axes in panels(t.plot.positions()))
-    assert value is not None and likeness is not None
-    if scheme == "rotary":
-        width = t["decoder.0.self.q"].shape[-1]
-        angle = 3 * 10_000.0 ** (-2 / width)  # position 3, second pair
-        assert value[1, 3] == pytest.approx(math.cos(angle))
-        expected = np.mean([math.cos(3 * 10_000.0 ** (-2 * j / width)) for j in range(width // 2)])
-        assert likeness[0, 3] == pytest.approx(expected)
-        return
-    recorded = np.asarray(t["embedding.positions"], dtype=float)
-    np.testing.assert_allclose(value, (recorded[:, ::2] if scheme == "sinusoidal" else recorded).T)
-    cosine = recorded[1] @ recorded[4] / np.linalg.norm(recorded[1]) / np.linalg.norm(recorded[4])
-    assert likeness[1, 4] == pytest.approx(cosine, abs=1e-6)
-
-
-def attribution_json(scores: dict[str, list[float]]) -> dict[str, Any]:
-    """Return an attribution with these scores."""
-    test = Faithfulness(1.5, 0.2, -0.1, 0.6, True)
-    target = Candidate(3, "</b>", 1.0, -0.1)
-    attribution = Attribution(
-        "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, {}, None, test, test, 200, "[MASK]", [], 0.1
-    )
-    return asdict(attribution)
-
-
-def test_draw_attribution_sums_words(explanations: dict[str, Explanation]) -> None:
-    streams = explanations["classify"].streams
-    (stream,) = streams
-    scores = [0.5, -2.0, 0.001, 0.0, 1.0]
-    assert [w.text for w in scored_words(stream, scores)] == TEXT["classify"].split()
-    figure = draw_attribution(streams, attribution_json({"text": scores}))
-    (axes,) = figure.axes
-    bars = dict(zip(labels(axes.yaxis), axes.patches, strict=True))
-    assert {name: bar.get_width() for name, bar in bars.items()} == {"b": -2.0, "d": 1.0, "a": 0.5}
-    assert bars["b"].get_hatch() and not bars["d"].get_hatch()  # the sign, without colour
-    lines = [artist for artist in figure.artists if isinstance(artist, Line2D)]
-    assert [line.get_linestyle() for line in lines] == ["-", "--", "-"]  # a, b and d; solid for positive scores
-    written = [text.get_text() for text in figure.texts]
-    assert {"a", "b", "good", "c", "d"} <= set(written)
-    assert any("Mean of 200 random rankings: +0.2 (95% between −0.1 and +0.6)" in text for text in written)
-
-
-def test_draw_attribution_without_scores(explanations: dict[str, Explanation]) -> None:
-    streams = explanations["classify"].streams
-    figure = draw_attribution(streams, attribution_json({"text": [0.0] * len(streams[0].ids)}))
-    assert not figure.axes and "good" in [text.get_text() for text in figure.texts]
-
-
 @pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
 def test_save_escapes_tokens_and_is_deterministic(subjects: dict[str, Subject], tmp_path: Path, suffix: str) -> None:
     with trace(subjects["lm"].model) as t, torch.no_grad():
@@ -226,7 +122,7 @@ def test_save_escapes_tokens_and_is_deterministic(subjects: dict[str, Subject], 
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a glyph that is missing is a warning
         for path in paths:
-            fs.save(t.plot.attention(0, 0, tokens=tokens), path)
+            save(TracePlots(t).attention(0, 0, tokens=tokens), path)
     data = paths[0].read_bytes()
     assert data == paths[1].read_bytes()
     if suffix == ".svg":
@@ -242,7 +138,7 @@ def test_attention_of_a_long_text_keeps_its_values(subjects: dict[str, Subject])
     ids = torch.randint(5, 12, (1, 100), generator=torch.Generator().manual_seed(0))
     with trace(model) as t, torch.no_grad():
         model(ids)
-    figure = t.plot.attention(0, 0)
+    figure = TracePlots(t).attention(0, 0)
     drawn = cells(panels(figure)[0])
     assert drawn is not None
     np.testing.assert_array_equal(drawn.filled(0), np.asarray(t["decoder.0.self.weights"])[0])
@@ -257,10 +153,8 @@ def test_plots_reject_invalid_requests(
         plot.attention(layer=2)
     with pytest.raises(UsageError, match="no head -1"):
         plot.attention(head=-1)
-    with pytest.raises(UsageError, match="no layer 3: they are counted from 1 to 2"):  # as flags count
-        save_figure(explanations["classify"], "attention", tmp_path / "figure.pdf", layer=3)
     with pytest.raises(UsageError, match="no cross attention"):
-        plot.alignment()
+        plot.attention(block="cross")
     with pytest.raises(UsageError, match="2 tokens were given for token of 5"):
         plot.attention(tokens=["a", "b"])
     with pytest.raises(UsageError, match=r"\.jpeg is none of them|figure\.jpeg"):
@@ -271,30 +165,40 @@ def test_plots_reject_invalid_requests(
     with trace(subjects["lm"].model) as t, torch.no_grad():
         subjects["lm"].model(torch.tensor([[5, 6], [7, 8]]))
     with pytest.raises(UsageError, match="a batch of 2 texts"):
-        t.plot.attention()
+        TracePlots(t).attention()
     with trace(subjects["lm"].model, only="*.ff.*") as t, torch.no_grad():
         subjects["lm"].model(torch.tensor([[5, 6]]))
     with pytest.raises(UsageError, match="no self attention"):
-        t.plot.attention()
+        TracePlots(t).attention()
 
 
-@pytest.mark.parametrize("kind", ["attention", "positions", "alignment", "attribution"])
-def test_save_figure_writes_every_kind(explanations: dict[str, Explanation], kind: str, tmp_path: Path) -> None:
+def test_attribution_has_a_bar_for_each_word(explanations: dict[str, Explanation]) -> None:
+    """The sign is seen without colour, and the ranking is compared with random ones."""
+    streams = explanations["classify"].streams
+    test, target = Faithfulness(1.5, 0.2, -0.1, 0.6, True), Candidate(3, "</b>", 1.0, -0.1)
+    scores = {"text": [0.5, -2.0, 0.0, 0.0, 1.0]}
+    attribution = Attribution(
+        "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, {}, None, test, test, 200, "[MASK]", [], 0.1
+    )
+    figure = draw_attribution(streams, attribution)
+    (axes,) = figure.axes
+    assert labels(axes.yaxis) == TEXT["classify"].split()
+    assert [bar.get_width() for bar in axes.patches] == scores["text"]
+    assert [bool(bar.get_hatch()) for bar in axes.patches] == [score < 0 for score in scores["text"]]
+    assert any("Mean of 200 random rankings: +0.2 (95% between −0.1 and +0.6)" in t.get_text() for t in figure.texts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "title"), [("attention", "Decoder layer 1: cross-attention, head 0"), ("attribution", "Attribution of")]
+)
+def test_figures_are_written(explanations: dict[str, Explanation], kind: str, title: str, tmp_path: Path) -> None:
     before = dict(matplotlib.rcParams)
-    save_figure(explanations["translate"], kind, tmp_path / "figure.svg", layer=1, head=2)
+    save_figure(explanations["translate"], kind, tmp_path / "figure.svg", layer=1, head=0)
     assert dict(matplotlib.rcParams) == before
-    text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
-    titles = {
-        "attention": "Decoder layer 1: cross-attention, head 2",
-        "positions": "Sinusoidal positions",
-        "alignment": "cross-attention of layer 1, head 2",
-        "attribution": "Attribution of",
-    }
-    assert titles[kind] in text
+    assert title in (tmp_path / "figure.svg").read_text(encoding="utf-8")
 
 
-def test_trace_plot_labels_tokens_with_numbers(subjects: dict[str, Subject]) -> None:
+def test_a_trace_without_tokens_has_numbers(subjects: dict[str, Subject]) -> None:
     with trace(subjects["lm"].model) as t, torch.no_grad():
         subjects["lm"].model(torch.tensor([[5, 6, 7]]))
-    assert isinstance(t, Trace)
-    assert labels(panels(t.plot.attention(0, 0))[0].yaxis) == ["1", "2", "3"]
+    assert labels(panels(TracePlots(t).attention(0, 0))[0].yaxis) == ["0", "1", "2"]

@@ -45,9 +45,9 @@ def test_gradients_are_listed_apart_from_the_steps_of_the_forward_pass() -> None
 
 
 def test_the_page_of_an_answer_to_learn_opens_on_the_screen_learn() -> None:
-    for start, screen in (([learned(0)], "#/learn"), ([], ""), ([explain(subject_of(MODELS[NAME]), "a b")], "")):
+    for start, screen in (([learned(0)], "learn"), ([], "flow"), ([explain(subject_of(MODELS[NAME]), "a b")], "flow")):
         with PageServer(subject_of(MODELS[NAME]), port=0, start=start) as server:
-            assert server.address().partition("#")[1:] == ("#" * bool(screen), screen[1:])
+            assert server.address.partition("#/")[2].startswith(f"{screen}?access=")
 
 
 def test_what_is_refused_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:

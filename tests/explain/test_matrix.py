@@ -31,7 +31,7 @@ from tests.helpers.matrix import (
 from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.figures.explanation_plots import ExplanationPlots
+from glassformer.explain.figures import ExplanationPlots
 from glassformer.explain.page.manifest import manifest
 from glassformer.explain.page.service import Service
 from glassformer.run import Run
@@ -44,7 +44,7 @@ fast: Counter[str] = Counter()
 def public_names(kind: type) -> set[str]:
     """Return the methods and properties of a class that are not fields of its data."""
     data = {f.name for f in fields(Explanation)} if kind is Explanation else set()
-    return {name for name in dir(kind) if not name.startswith("_") or name == "_repr_mimebundle_"} - data
+    return {name for name in dir(kind) if not name.startswith("_")} - data
 
 
 @for_each(

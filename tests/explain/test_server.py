@@ -15,11 +15,10 @@ from tests.explain.test_report import Page
 from tests.helpers.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.alignment import readings_json
-from glassformer.explain.embedding_view import embedding_view, lookups_of
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import service
 from glassformer.explain.page.responses import asset
+from glassformer.explain.page.security import TOKEN
 from glassformer.explain.page.server import PageServer, _cancellable, listen, serve
 from glassformer.run import Run
 from glassformer.utils.process_settings import Cancelled, check_cancelled
@@ -31,7 +30,7 @@ def clients() -> Iterator[dict[str, tuple[Run, Client]]]:
     servers = {name: PageServer(run, port=0, start=[{"text": TEXTS[name]}]) for name, run in runs.items()}
     for server in servers.values():
         server.__enter__()
-    yield {name: (runs[name], Client(s.port, s.door.once())) for name, s in servers.items()}
+    yield {name: (runs[name], Client(s.port, s.token)) for name, s in servers.items()}
     for server in servers.values():
         server.__exit__()
 
@@ -157,36 +156,6 @@ def test_words_are_weighed_and_erased(clients: Clients, name: str) -> None:
 
 
 @everyone
-def test_the_ways_to_align_are_measured(clients: Clients, name: str) -> None:
-    run, client = clients[name]
-    trace = client.post("/api/trace", {"text": TEXTS[name]}).json()["id"]
-    message = client.request("GET", f"/api/trace/{trace}/alignment")
-    if name != "translate":
-        assert message.status == 400 and "cross attention" in message.json()["error"]["message"]
-        return
-    assert message.json() == readings_json(explain(run, TEXTS[name]).readings())
-    assert {(r["layer"], r["shifted"]) for r in message.json()["readings"]} >= {(0, False), (0, True)}
-    assert client.request("GET", "/api/trace/t0/alignment").status == 404
-    assert client.post(f"/api/trace/{trace}/alignment", {}).status == 405
-    unasked = client.request("GET", f"/api/trace/{trace}/alignment", headers={"Cookie": None})
-    assert unasked.status in (401, 403)
-
-
-@everyone
-def test_nearest_embeddings_are_answered_and_bad_rows_refused(clients: Clients, name: str) -> None:
-    run, client = clients[name]
-    trace = client.post("/api/trace", {"text": TEXTS[name]}).json()["id"]
-    e = explain(run, TEXTS[name])
-    _, id = lookups_of(e)[0]
-    message = client.request("GET", f"/api/trace/{trace}/neighbours/{id}?row=1")
-    assert message.json() == embedding_view(e, id, 1)
-    for row in ("", "?row=", "?row=-1", "?row=999999", "?row=a"):
-        assert client.request("GET", f"/api/trace/{trace}/neighbours/{id}{row}").status == 400
-    assert client.request("GET", f"/api/trace/{trace}/neighbours/logits?row=0").status == 400
-    assert client.request("GET", f"/api/trace/t0/neighbours/{id}?row=0").status == 404
-
-
-@everyone
 def test_edits_are_applied_and_sweeps_answered(clients: Clients, name: str) -> None:
     run, client = clients[name]
     base = client.post("/api/trace", {"text": TEXTS[name]}).json()
@@ -262,7 +231,7 @@ def test_decoding_alone_tells_what_a_trace_would(clients: Clients) -> None:
 
 def test_four_traces_are_kept_the_least_used_goes() -> None:
     with PageServer(tiny_run("classify"), port=0) as server:
-        client = Client(server.port, server.door.once())
+        client = Client(server.port, server.token)
         ids = [client.post("/api/trace", {"text": word}).json()["id"] for word in ("a", "b", "c", "d")]
         assert len(set(ids)) == 4
         assert client.request("GET", f"/api/trace/{ids[0]}/t/logits").status == 200  # used again, so kept
@@ -309,7 +278,7 @@ def test_a_long_text_is_looked_at_a_layer_at_a_time() -> None:
     reference = explain(run, TraceRequest.from_dict(request))
     assert reference.records.layered
     with PageServer(run, port=0) as server, ThreadPoolExecutor(4) as pool:
-        client = Client(server.port, server.door.once())
+        client = Client(server.port, server.token)
         manifest = client.post("/api/trace", request).json()
         names = [n["id"] for n in manifest["nodes"] if n["op"] == "softmax"]
         answers = list(pool.map(lambda n: client.request("GET", f"/api/trace/{manifest['id']}/t/{n}"), names))
@@ -329,7 +298,7 @@ def test_a_layer_that_must_be_computed_keeps_nobody_from_looking(monkeypatch: py
 
     monkeypatch.setattr("glassformer.explain.page.service.attribute", slowly)
     with PageServer(tiny_run("translate", max_len=300), port=0) as server, ThreadPoolExecutor(3) as pool:
-        client = Client(server.port, server.door.once())
+        client = Client(server.port, server.token)
         long = client.post("/api/trace", {"text": "abcdefg" * 25, "target": "abc"}).json()["id"]
         short = client.post("/api/trace", {"text": "abc"}).json()["id"]
         weighing = pool.submit(client.post, "/api/attribute", {"trace": short})
@@ -346,17 +315,16 @@ def test_a_layer_that_must_be_computed_keeps_nobody_from_looking(monkeypatch: py
 
 def test_the_page_is_served_to_whoever_has_its_address(clients: Clients) -> None:
     _, client = clients["classify"]
-    page = client.request("GET", client.place)
+    page = client.request("GET", "/", None, {TOKEN: None})
     assert page.status == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
     for name, kind in (("app.js", "text/javascript"), ("app.css", "text/css")):
         assert name.encode() in page.body
-        file = client.request("GET", f"/{name}", None, {"Cookie": None})
+        file = client.request("GET", f"/{name}", None, {TOKEN: None})
         assert file.status == 200 and file.headers["content-type"].startswith(kind) and len(file.body) > 100
-    assert client.request("GET", "/favicon.ico").status == 204
 
 
-def test_a_browser_is_not_given_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its command line is no secret: what stands there has been used up when others read it."""
+def test_the_browser_opens_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token is in the fragment, which is not sent."""
     opened: list[str] = []
     printed: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
@@ -370,8 +338,7 @@ def test_a_browser_is_not_given_the_token(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(PageServer, "run", end)
     serve(tiny_run("classify"), port=0, on_ready=printed.append)
-    assert opened[0] != printed[0] and len(printed) == 1
-    assert opened[0].partition("token=")[0] == printed[0].partition("token=")[0]
+    assert opened == printed and printed[0].partition("#")[2].startswith("/flow?access=")
 
 
 def test_the_first_view_is_small() -> None:
@@ -411,7 +378,7 @@ def free_default(monkeypatch: pytest.MonkeyPatch) -> int:
 
 def test_a_server_ends_and_lets_go_of_its_port() -> None:
     with PageServer(tiny_run("classify"), port=0) as server:
-        assert Client(server.port, server.door.once()).request("GET", "/api/run").status == 200
+        assert Client(server.port, server.token).request("GET", "/api/run").status == 200
     with listen(server.port):
         pass
 

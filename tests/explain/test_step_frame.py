@@ -39,9 +39,6 @@ def test_it_holds_the_steps_their_inputs_and_their_parameters(explanation: Expla
         *trace["params"],
     }
     assert 'src="../assets/whole.js"' in html and 'href="../assets/app.css"' in html
-    assert data["embeddings"][trace["id"]] == {}
-    rows = data_of(step_frame_html(explanation, ["embedding.rows"], "."))
-    assert rows["embeddings"][trace["id"]]
 
 
 def test_what_was_learned_holds_the_loss_before_and_after_and_one_update() -> None:

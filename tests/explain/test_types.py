@@ -16,7 +16,6 @@ from tests.helpers.for_each import for_each
 from tests.helpers.serving import TEXTS, tiny_run
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.alignment import Alignments
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased
 from glassformer.explain.capture.sites import AXES, OPERATIONS
 from glassformer.explain.explanation import explain
@@ -94,8 +93,6 @@ def test_json_matches_its_type(name: str) -> None:
         (service.save({"request": {"text": TEXTS[name]}}), SavedPageFile),
         (json.loads(bytes(error_response(UsageError("no", "yes")).body)), ApiError),
     ]
-    if name == "translate":
-        answers.append((service.alignment(manifest["id"]), Alignments))
     for value, kind in answers:
         assert not list(wrong(json.loads(json.dumps(value)), kind, kind.__name__))
 

@@ -16,6 +16,7 @@ from glassformer.explain.predictions import DecodeLog, top_predictions
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream, make_stream
+from glassformer.explain.subject import View
 from glassformer.tasks import TASKS, Task
 
 
@@ -39,8 +40,7 @@ def run_model(subject: Subject, model_inputs: dict[str, Any], streams: list[Stre
     else:
         predictions = top_predictions(task, logits, range(len(ids)), [*ids[1:], None])
     return Explanation(
-        subject=subject,
-        run=subject,
+        subject=View(subject, "model", subject.model),
         request=TraceRequest(streams[0].text),
         id="",
         model_inputs=model_inputs,

@@ -175,7 +175,7 @@ def second_text(e: Explanation) -> Explanation:
     text, rng = e.request.text[:30], random.Random(0)
     for _ in range(1 if len(text) < len(e.request.text) else 60):  # a long text has no sweep to compare by
         moved = "".join(rng.choice(LETTERS) if c in LETTERS else c for c in text)
-        other = explain(e.run, of_same_label(replace(e.request.without_edits(), text=moved), e.labels))
+        other = explain(e.run, of_same_label(replace(e.request.without_edits(), text=moved), e.subject))
         try:
             sweep_states(e, other)
         except UsageError:
@@ -225,12 +225,9 @@ EXPLANATION: dict[str, Call] = {
     "sweep_checkpoints": lambda c: c.e.sweep_checkpoints(),
     "contributions": lambda c: c.e.contributions(),
     "contributions:last": lambda c: c.e.contributions(last_of(c)),
-    "readings": lambda c: c.e.readings(),
     "save": lambda c: c.e.save(c.out / "page.html"),
     "keep": lambda c: c.e.keep(c.out / "kept"),
-    "page": lambda c: _whole_page(c.e.page()._repr_mimebundle_()["text/html"]),
     "plot": lambda c: c.e.plot,
-    "_repr_mimebundle_": lambda c: c.e._repr_mimebundle_(),
     "visible_lengths": lambda c: [c.e.visible_lengths(p) for p in c.e.predictions],
     "check_not_edited": lambda c: c.e.check_not_edited(),
     "check_has_answer": lambda c: c.e.check_has_answer(),
@@ -243,8 +240,6 @@ EXPLANATION: dict[str, Call] = {
 """A call of each method and property of `Explanation`; behind a colon, with other arguments."""
 PLOTS: dict[str, Call] = {
     "attention": lambda c: c.e.plot.attention(head=1),
-    "positions": lambda c: c.e.plot.positions(),
-    "alignment": lambda c: c.e.plot.alignment(),
     "attribution": lambda c: c.e.plot.attribution(),
     "effect": lambda c: c.e.plot.effect(),
 }
@@ -256,10 +251,6 @@ SERVICE: dict[str, Call] = {
     "decode": lambda c: c.service.decode(c.e.request.to_json()),
     "held": lambda c: c.service.held(c.trace, some_tensor(c.e), "head:0"),
     "tensor": lambda c: c.service.tensor(c.trace, some_tensor(c.e), "head:0"),
-    "alignment": lambda c: c.service.alignment(c.trace),
-    "neighbours": lambda c: c.service.neighbours(
-        c.trace, next(id for id in c.e.records if id.endswith("embedding.rows")), "0"
-    ),
     "attribute": lambda c: c.service.attribute(c.body(method="erase")),
     "attribute:integrated_gradients": lambda c: c.service.attribute(c.body(method="integrated_gradients")),
     "erase": lambda c: c.service.erase(c.body(erase=a_word(c.e))),
@@ -280,7 +271,7 @@ RUN: dict[str, Call] = {
     "explain": lambda c: c.run.explain(c.e.request.text, member=c.e.request.member, **c.e.request.decode),
 }
 RUN["learn"] = lambda c: c.run.learn(c.e.request.text, ANSWERS[c.task], steps=1, member=c.e.request.member)
-NO_CELL = {"Run": {"train", "evaluate", "evaluate_edits", "export", "watch"}, "Service": {"subject"}}
+NO_CELL = {"Run": {"train", "evaluate", "export"}, "Service": {"subject"}}
 NO_CELL["Run"] |= {"path", "task", "model", "answering", "device", "precision", "computing", "config"}
 NO_CELL["Service"] |= {"training", "probes", "probe", "control"}
 """Scores of a whole split, exports and what is shown of a training are of no text; the others are attributes."""
@@ -292,10 +283,6 @@ REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
     ("attribution", lambda c: c.edited, NOT_EDITED),
     ("check_not_edited", lambda c: c.edited, NOT_EDITED),
     ("erase", lambda c: c.edited, NOT_EDITED),
-    ("readings", lambda c: c.edited and c.task == "translate", NOT_EDITED),
-    ("alignment", lambda c: c.edited and c.task == "translate", NOT_EDITED),
-    ("readings", lambda c: c.task != "translate", "no cross attention to align by"),
-    ("alignment", lambda c: c.task != "translate", "no cross attention"),
     ("effect", lambda c: not c.edited, "has no edits whose effect could be drawn"),
     ("sweep_checkpoints", lambda c: not c.edited, "needs edits"),
     ("sweep:checkpoints", lambda c: not c.edited, "needs a trace with edits"),
@@ -319,22 +306,12 @@ REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
 ]
 """The calls that are refused, in which cells, and the sentence."""
 LONG_IN_SLOW = {"Explanation.attribute:integrated_gradients", "Explanation.attribute:prediction", "Explanation.save"}
-LONG_IN_SLOW |= {"Explanation.page", "Explanation._repr_mimebundle_", "Service.attribute:integrated_gradients"}
-LONG_IN_SLOW |= {
-    "plot.attention",
-    "plot.alignment",
-    "plot.attribution",
-    "Explanation.readings",
-    "Service.alignment",
-    "Service.save",
-}
+LONG_IN_SLOW |= {"Service.attribute:integrated_gradients", "plot.attention", "plot.attribution", "Service.save"}
 """Calls that take seconds for a text of 512 tokens, and are made there in the slow test alone."""
 
 
 def expected_refusal(of: str, name: str, cell: Cell) -> str | None:
     """Return what the refusal of a call says; None where it must answer."""
-    if (of, name) == ("plot", "alignment") and cell.task == "translate":
-        return None  # drawn from the reading that is best without edits
     if (of, name) == ("Service", "trace"):
         return None  # a property of the explanation has this name too
     names = (name, name if of == "Service" and name.startswith("trace:") else name.partition(":")[0])
@@ -361,9 +338,3 @@ def exported_call(model: ExportedModel, of: str, name: str) -> Any:
 
 EXPORTED_ANSWERS = {"Run.predict", "Run.predict_stream"}
 """What an exported model answers; all other calls are refused."""
-
-
-def _whole_page(html: str) -> str:
-    """Return the page, which stands in a frame; a cell shows an error as a sentence instead."""
-    assert html.startswith("<iframe"), html[:300]
-    return html

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from tests.helpers.small import CPU, small
 
+from glassformer.explain.page.security import TOKEN
 from glassformer.run import Run
 
 TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc"}
@@ -41,17 +42,10 @@ class Answer:
 
 
 class Client:
-    """One who comes in by an address and keeps the cookie that is handed over there."""
+    """One who has the token of the printed address."""
 
     def __init__(self, port: int, token: str) -> None:
-        self.port, self.token, self.place, self.cookie = port, token, "", ""
-        entered = self.request("GET", f"/?token={token}")
-        if entered.status == 303:
-            self.place, self.cookie = entered.headers["location"], entered.headers["set-cookie"].split(";")[0]
-
-    def path(self, path: str) -> str:
-        """Where questions and files are, which is not known before."""
-        return self.place + path[1:] if path.startswith(("/api/", "/app.")) else path
+        self.port, self.token = port, token
 
     def request(
         self,
@@ -62,13 +56,13 @@ class Client:
     ) -> Answer:
         """One request on a connection of its own; a header given as None is left out."""
         data = json.dumps(body).encode() if isinstance(body, dict) else body
-        wanted: dict[str, str | None] = {"Host": f"127.0.0.1:{self.port}", "Cookie": self.cookie}
+        wanted: dict[str, str | None] = {"Host": f"127.0.0.1:{self.port}", TOKEN: self.token}
         if data is not None:
             wanted |= {"Content-Type": "application/json", "Content-Length": str(len(data))}
         wanted |= headers or {}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
-            connection.putrequest(method, self.path(path), skip_host=True, skip_accept_encoding=True)
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in wanted.items():
                 if value is not None:
                     connection.putheader(name, value)

@@ -16,9 +16,9 @@ from tests.helpers.pretrained import WORDS, bert_folder, byte_level, sentence_en
 from tests.helpers.recompute import check_every_record
 
 import glassformer
+from glassformer.cli.examine import activity_of
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.examine import activity_of
 from glassformer.explain.explanation import explain
 from glassformer.explain.request import TraceRequest
 from glassformer.interop import read
@@ -437,13 +437,10 @@ def test_max_len_keeps_the_first_positions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["bare", "classify", "masked"])
-def test_the_doctor_looks_into_it(form: str, cli: Callable, tmp_path: Path) -> None:
-    """Its heads are found, their scores are those of an explanation, and GELU has no dead units."""
+def test_the_doctor_looks_into_it(form: str, tmp_path: Path) -> None:
+    """Its heads are found, and their scores are those of an explanation."""
     run = imported(tmp_path, form)
     text = "the film was not good . an a"
-    (tmp_path / "texts.txt").write_text(text + "\n", encoding="utf-8")
-    answer = json.loads(cli("doctor", run.path, "--text-file", tmp_path / "texts.txt", "--json").out)
-    assert {"scores", "heads"} <= {*answer["made"]} and "ReLU" in answer["not_made"]["dead-units"]
     corpus = run.task.encode(Split([text], None), training=False)
     seen = activity_of(run.model, run.task, corpus).scores
     assert [*seen] == ["encoder.0.self", "encoder.1.self"]

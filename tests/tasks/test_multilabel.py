@@ -306,12 +306,6 @@ def test_single_labels_are_no_start_for_several(tmp_path: Path, trained: Path) -
     assert not torch.allclose(ours["head.weight"], theirs["head.weight"], atol=1e-3)
 
 
-def test_edits_are_scored_on_a_split(trained: Path) -> None:
-    scores = glassformer.load(trained).evaluate_edits("encoder.0.self.out=0")
-    assert scores["metric"] == scores["test"]["metric"] == "micro_f1" and scores["before"] != scores["after"]
-    assert scores["test"]["difference"] == pytest.approx(scores["after"] - scores["before"])
-
-
 def test_probabilities_that_are_no_numbers_are_no_answer(trained: Path) -> None:
     run = glassformer.load(trained)
     with torch.no_grad():

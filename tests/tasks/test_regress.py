@@ -348,12 +348,6 @@ def test_seeds_are_averaged(trained: Path, tmp_path: Path) -> None:
     assert "number" in glassformer.load(tmp_path / "seeds").predict("good")
 
 
-def test_edits_are_scored_by_absolute_errors(trained: Path) -> None:
-    scores = glassformer.load(trained).evaluate_edits("encoder.0.self.out=0")
-    assert scores["metric"] == scores["test"]["metric"] == "mae"
-    assert scores["test"]["difference"] == pytest.approx(scores["after"] - scores["before"])
-
-
 def test_a_number_of_a_pair_of_texts(tmp_path: Path) -> None:
     """How alike two texts are; the same from an export, and from a baseline that knows both."""
     alike = [{"one": f"a {i % 7} b", "two": f"c {i % 5} d", "score": float(i % 7 == i % 5)} for i in range(70)]

@@ -247,12 +247,6 @@ def test_an_export_is_imported_again(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert back.predict("a good b")["tags"] == run.predict("a good b")["tags"]
 
 
-def test_edits_are_scored_on_a_split(trained: Path) -> None:
-    scores = glassformer.load(trained).evaluate_edits("encoder.0.self.out=0")
-    assert scores["metric"] == scores["test"]["metric"] == "span_f1" and scores["before"] > scores["after"]
-    assert scores["test"]["difference"] == pytest.approx(scores["after"] - scores["before"])
-
-
 def test_a_run_whose_model_is_lost_is_finished_again(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")

@@ -13,11 +13,12 @@ import pytest
 import torch
 from tests.helpers.small import config_of, data_of, small, small_run
 
-from glassformer.explain import examine
-from glassformer.explain.examine import Activity, activity_of, observe
+from glassformer.cli import examine
+from glassformer.cli.examine import Activity, activity_of
+from glassformer.explain.trace import trace
 from glassformer.models import language_model
 from glassformer.models.ensemble import members_of
-from glassformer.nn.attention import Mask, MultiHeadAttention, attention
+from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.layers import FeedForward
 from glassformer.report.findings import NotMade
 from glassformer.report.run_record import RunRecord
@@ -26,37 +27,25 @@ from glassformer.tasks.lm import LanguageModelling
 from glassformer.training.finetune import freeze
 
 
-def of_attention(lengths: list[int], causal: bool, keys: int = 12) -> tuple[torch.Tensor, torch.Tensor]:
-    """Largest scores and entropy shares of an attention on padded rows, and the same computed row by row."""
-    torch.manual_seed(0)
-    module = MultiHeadAttention(8, 2)
-    x = torch.randn(len(lengths), keys, 8)
-    padding = torch.arange(keys) < torch.tensor(lengths)[:, None]
-    x[~padding] = 100.0  # must not be looked at
-    mask = Mask.of(padding_mask=padding, causal=(keys, keys) if causal else None)
-    run = small("lm")
-    batch = replace(run.batch(run.batches()[0]), n_tokens=sum(lengths))
-    seen = observe(module, [batch], lambda _: module(x, mask=mask))
-    largest, shares = torch.zeros(2), []
-    for row, n in enumerate(lengths):
-        q, k, v = (module._split_heads(p(x[row : row + 1, :n])) for p in (module.q_proj, module.k_proj, module.v_proj))
-        allowed = torch.ones(n, n).tril().bool() if causal else torch.ones(n, n).bool()
-        scores = (q @ k.mT / math.sqrt(4))[0]
-        largest = torch.maximum(largest, scores.abs().masked_fill(~allowed, 0).amax(dim=(1, 2)))
-        weights = attention(q, k, v, allowed[None, None])[1][0]
-        for query in range(n):
-            if (visible := int(allowed[query].sum())) >= 8:
-                p = weights[:, query, :visible] if causal else weights[:, query]
-                shares.append(-(p * p.log()).sum(dim=-1) / math.log(visible))
-    assert seen.scores[""].tolist() == pytest.approx(largest.tolist(), rel=1e-5)
-    assert seen.entropy[""].tolist() == pytest.approx(torch.stack(shares).mean(dim=0).tolist(), rel=1e-4)
-    assert seen.n_tokens == sum(lengths)
-    return seen.scores[""], seen.entropy[""]
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_scores_and_entropy_are_those_of_real_tokens(causal: bool) -> None:
-    of_attention([12, 9], causal)
+@pytest.mark.parametrize("task", ["classify", "lm"])
+def test_scores_and_entropy_are_those_of_a_trace(task: str) -> None:
+    """Of the keys that a query sees, of a language model those before it."""
+    run = small(task)
+    model, corpus = run.new_state().model, run.context.valid
+    seen, largest, shares = activity_of(model, run.task, corpus), torch.zeros(1), list[torch.Tensor]()
+    for row in (row[None] for rows in run.task.eval_batches(corpus, 1) for row in rows):
+        with torch.no_grad(), trace(model) as steps:
+            run.task.logits(model, run.task.make_batch(corpus, row))
+        [name] = [id.removesuffix(".weights") for id in steps if id.endswith("0.self.weights")]
+        weights, n_keys = steps[f"{name}.weights"].value, steps[f"{name}.weights"].shape[-1]
+        for query in range(n_keys):
+            if (n := query + 1 if task == "lm" else n_keys) >= 8:
+                p = weights[:, query, :n]
+                shares.append(-(p * p.log()).sum(dim=-1) / math.log(n))
+            largest = torch.maximum(largest, steps[f"{name}.scores"].value[:, query, :n].abs().amax(dim=-1))
+    assert seen.scores[name].tolist() == pytest.approx(largest.tolist(), rel=1e-5)
+    if shares:
+        assert seen.entropy[name].tolist() == pytest.approx(torch.stack(shares).mean(dim=0).tolist(), rel=1e-4)
 
 
 def test_cross_attention_and_members_are_looked_at_too() -> None:

@@ -16,6 +16,7 @@ import { useKeys } from "./state/keys";
 import { busy, go, hrefTo, manifest, problems, reportError, route, runFacts } from "./state/page";
 import { signal, useValue } from "./state/signals";
 import { theme, toggleTheme } from "./state/theme";
+import { noServer } from "./sources/source";
 import { capital } from "./tensors/format";
 import type { Manifest } from "./types";
 import { EditBar } from "./views/EditBar";
@@ -30,10 +31,16 @@ export type Screens = Complete<{ flow: typeof FlowScreen } & typeof later & type
 
 /** What is loaded: the other screens, and the help and the tour, are in bundles that are loaded when one is opened. */
 const loaded = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>> & Record<"help" | "tour" | "share", ComponentType>>>({ flow: FlowScreen });
-const add = (parts: Promise<object>) => void parts.then((more) => (loaded.value = { ...loaded.value, ...more }), reportError);
+const add = (parts: Promise<object>) => void parts.then((more) => (loaded.value = { ...loaded.value, ...more }), () => reportError(noServer()));
+
+/** All screens are fetched while nothing else is done, so that they open after the server has ended, too. */
+const everything = () => [import("./screens/effects"), import("./screens/learning"), import("./screens/watching"), import("./screens/tour")];
 
 export function App() {
   useKeys();
+  useEffect(() => {
+    if (!SAVED) setTimeout(() => everything().forEach(add), 2000);
+  }, []);
   if (useValue(framed)) return <><Problems /><Main /></>;
   return (
     <>

@@ -14,7 +14,6 @@ export const REQUEST_FIELDS: Record<keyof TraceRequest, FieldKind> = {
   edits: "words",
   other_text: "text",
   label: "text",
-  calibrated: "flag",
   answer: "text",
   learn_steps: "number",
   lr: "number",

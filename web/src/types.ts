@@ -121,8 +121,6 @@ export interface TraceRequest {
   other_text?: string;
   /** Of several labels the one that is looked at; null: that of the answer, or the most probable one. Of a tagger the word, or its number from 1; null: the first whose tag is not O. */
   label?: string;
-  /** Whether the probability of a class or label is that at the temperature which was fitted on the validation texts; with an answer to learn it is that of the model. */
-  calibrated?: boolean;
   /** The answer to learn: a class, a number, a translation, the next words, the words at [MASK]. */
   answer?: string;
   /** Steps of the optimizer on the answer, before the pass that is shown. */
@@ -448,8 +446,6 @@ export interface LearningFacts {
   max_grad_norm: number;
   /** The parameters by how the optimizer treats them. */
   groups: ParameterGroup[];
-  /** The optimizer's averages before the first step: none, or those of the checkpoint whose weights these are. */
-  state: "new" | "checkpoint";
   /** What the run's training has, and learning here has not: "dropout", "word dropout", "adversarial", "members", "average", "frozen layers", "schedule". */
   left_out: string[];
   /** What the steps taken changed; null before the first. */
@@ -636,50 +632,6 @@ export interface Erased {
   value: number;
   /** The quantity for the text itself. */
   original: number;
-}
-
-/** The readings of the alignment of a translation, the best first (GET /api/trace/{id}/alignment). */
-export interface Alignments {
-  best: Reading;
-  /** Expected agreement by chance of the best of as many readings; null: erasing costs nothing. */
-  chance: number | null;
-  readings: Reading[];
-}
-
-/** A decoder layer and step to read an alignment from, and its agreement with erasing. */
-export interface Reading {
-  layer: number;
-  /** True for the step at which the token is the decoder's input, false for the step that predicts it. */
-  shifted: boolean;
-  /** Share of target tokens aligned with the word whose erasing costs them most; null: erasing costs nothing. */
-  agreement: number | null;
-}
-
-/** Where one token's row lies in the table. */
-export interface EmbeddingView {
-  piece: string;
-  /** The nearest by cosine, nearest first, without special tokens. */
-  neighbours: Neighbour[];
-  points: EmbeddingPoint[];
-  /** Share of the points' variance that the plane shows, from 0 to 1. */
-  explained: number;
-  /** Rows that were compared. */
-  n_rows: number;
-}
-
-/** A token whose row points in nearly the same direction. */
-export interface Neighbour {
-  piece: string;
-  cosine: number;
-}
-
-/** A token on the plane. */
-export interface EmbeddingPoint {
-  piece: string;
-  x: number;
-  y: number;
-  /** "token", the chosen one; "neighbour"; or "text", another token of the text. */
-  kind: string;
 }
 
 /** What to edit in turn. */
@@ -894,10 +846,6 @@ export interface SavedPageData {
   attributions: SavedAttribution[];
   /** Each word erased alone. */
   erased: SavedErasure[];
-  /** By trace id, for translations. */
-  alignments?: Record<string, Alignments>;
-  /** By trace id, then by step and token id, "embedding.rows/17". */
-  embeddings?: Record<string, Record<string, EmbeddingView>>;
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
 }

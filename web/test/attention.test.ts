@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { drawArcs, drawMatrix } from "../src/screens/attention/drawing";
 import { arcLine, arcsInWords, largestArcs } from "../src/screens/attention/lines";
 import { alignedPositions, differingTokens, filmSlice, nearestText, smallestProbability, pairRows, teacherForcedRequest } from "../src/screens/compare/pair";
-import { alignment, difference, headOf, meanOfHeads, selectCells, selectMask, type Grid } from "../src/tensors/grid";
+import { difference, headOf, meanOfHeads, selectCells, selectMask, type Grid } from "../src/tensors/grid";
 import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/tensors/measures";
 import { sentence } from "../src/trace/descriptions";
 import type { Manifest, Prediction, TraceNode } from "../src/types";
@@ -53,14 +53,6 @@ test("previousTokenShare and diagonality", () => {
   near(measure("diagonal", previous, null, [2], true), 1);
   // 2 queries over 5 keys: the diagonal runs from key 0 to key 4.
   near(diagonality(grid([[0.5, 0.25, 0.25, 0, 0], [0, 0, 0, 0.1, 0.9]]), [0, 1], 1), (0.75 + 1) / 2);
-});
-
-test("alignment reads the row of the input or of the prediction", () => {
-  // Row t: BOS, a, b. The row of b looks at source 2; the row that predicted b looks at source 1.
-  const cross = grid([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1], [0, 0.2, 0.8]]);
-  assert.deepEqual([...Array.from(alignment(cross, true).data)], [0.1, 0.8, 0.1, 0, 0.2, 0.8]);
-  assert.deepEqual([...Array.from(alignment(cross, false).data)], [0.9, 0.05, 0.05, 0.1, 0.8, 0.1]);
-  assert.equal(alignment(grid([[1, 0]]), true).rows, 0);
 });
 
 test("largestArcs returns the largest weights per row in ascending order", () => {

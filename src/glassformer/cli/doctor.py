@@ -26,9 +26,7 @@ class DoctorArguments:
     json: bool = False
     """Print one JSON object."""
     examine: bool = False
-    """Load its weights too, and look at attention, units and the first loss on up to 16,000 validation tokens."""
-    text_file: str | None = None
-    """Texts to look at, a line each, in place of validation data: for an imported model, which has none."""
+    """Load its weights too, and look at attention, units and the first loss, on up to 128 validation texts."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -36,7 +34,7 @@ def run(argv: Sequence[str]) -> int:
     words, flag_args = flags.split_words(DoctorArguments, argv, "doctor")
     if not words:
         arguments = flags.parse(DoctorArguments, flag_args, "doctor [RUN]")
-        if arguments.examine or arguments.text_file:
+        if arguments.examine:
             raise UsageError("no run is named to examine", "as in: glassformer doctor runs/imdb --examine")
         if arguments.json:
             console.write_json(machine())
@@ -59,16 +57,12 @@ def _of_run(path: Path, arguments: DoctorArguments) -> Checkup:
     if RunFolder(path).resumable:
         record = load_run_record(path, damaged_log=True)
         found = diagnose(record)
-    if arguments.examine or arguments.text_file is not None:
-        from glassformer.explain.examine import examine, examine_texts
+    if arguments.examine:
+        from glassformer.cli.examine import examine
 
-        if arguments.text_file is not None:
-            found += examine_texts(path, Path(arguments.text_file))
-            reason = "needs the run's own data, and a file is named"
-        elif record is not None:
+        if record is not None:
             return found + examine(record)
-        else:
-            reason = "the model was not trained here, so there is no log to compare with: name texts with --text-file"
+        reason = "the model was not trained here, so there is no log to compare with"
     return found + Checkup(not_made=dict.fromkeys(EXAMINED, reason))
 
 

@@ -11,7 +11,6 @@ from glassformer.config import Config, DataConfig, FilesConfig
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Evaluation, JsonObject
-from glassformer.tasks.reporting import TaskReport
 from glassformer.utils import console
 from glassformer.utils.formatting import counted
 
@@ -40,29 +39,6 @@ def write_seeds_scores(report: JsonObject, as_json: bool) -> None:
         console.write(f"{_title(test['metric'])} {test['mean']:.4f} (mean of {test['n']} seeds{spread}; {between})")
     if ensemble := report["ensemble"]:
         console.write(f"ensemble of all seeds: {ensemble['value']:.4f}{_interval(ensemble['ci95'])}")
-
-
-def write_edit_scores(scores: JsonObject, report: TaskReport, as_json: bool) -> None:
-    """Print the score of a split without and with edits, whether they differ, and where answers were lost."""
-    if as_json:
-        console.write_json(scores)
-        return
-    test = scores["test"]
-    if scores["member"] is not None:
-        console.write(f"model {scores['member']} of the ensemble, alone")
-    for edit in scores["edits"]:
-        console.write(f"edit        {edit}")
-    console.write(f"{_title(scores['metric'])} {scores['before']:.4f} without the edit, {scores['after']:.4f} with it")
-    low, high = test["ci95"]
-    p = "p < 0.001" if test["p_value"] < 0.001 else f"p = {test['p_value']:.3f}"
-    unit = test.get("unit", report.unit)
-    console.write(
-        f"difference  {test['difference']:+.4f} (95% interval {low:+.4f} to {high:+.4f}; {p}, {test['test']}, "
-        f"{test['n']:,} {unit})"
-    )
-    if groups := scores["groups"]:
-        rows = [(g["name"], f"{g['n']:,}", f"{g['before']:.1%}", f"{g['after']:.1%}") for g in groups]
-        console.write_table(("changed most", "examples", "right without", "right with it"), rows)
 
 
 def headline_of(evaluation: Evaluation) -> str:
@@ -153,10 +129,6 @@ class EvaluateArguments:
     """Where to compute."""
     precision: Literal["fp32", "bf16"] | None = None
     """Of the matrix products; that of the run when absent."""
-    edit: str | None = None
-    """What to change in the forward pass, several edits separated by spaces: prints the score without and with them."""
-    member: int = 1
-    """Which model of an ensemble --edit changes and scores, counted from 1."""
     allow_changed_data: bool = False
     """Score even if the run's data has changed since training: warn, and name the files in the result."""
     json: bool = False
@@ -170,24 +142,14 @@ def run(argv: Sequence[str]) -> int:
         flags.parse(EvaluateArguments, flag_args, "evaluate RUN[,RUN,…]")
     paths = flags.run_folders(flags.one_word(words, "run folder", "evaluate runs/imdb"))
     arguments, config, options = flags.parse_for_run(EvaluateArguments, flag_args, paths[0], "evaluate")
-    if arguments.member != 1 and arguments.edit is None:
-        raise UsageError("--member goes with --edit", "without it the ensemble is scored as one")
-    if arguments.edit is not None and len(paths) > 1:
-        raise UsageError("--edit changes one run, and several were named", "name one of them")
     data = test_data(arguments, config, RunFolder(paths[0]).read_data())
 
     import glassformer
 
     trained = glassformer.load(*paths, device=arguments.device, precision=arguments.precision)
-    if arguments.edit is not None:
-        which = {"split": arguments.split, "data": data, "member": arguments.member}
-        which["allow_changed_data"] = arguments.allow_changed_data
-        edited = trained.evaluate_edits(*arguments.edit.split(), **which, **options)
-        write_edit_scores(edited, trained.task.report, arguments.json)
-    else:
-        allow = arguments.allow_changed_data
-        scores = trained.evaluate(arguments.split, data=data, allow_changed_data=allow, **options)
-        write_scores(scores, arguments.json)
+    allow = arguments.allow_changed_data
+    scores = trained.evaluate(arguments.split, data=data, allow_changed_data=allow, **options)
+    write_scores(scores, arguments.json)
     return 0
 
 

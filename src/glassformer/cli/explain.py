@@ -39,12 +39,12 @@ class ExplainArguments:
     out: str | None = None
     """Write instead of serving (also -o): .html is the page as one file; .pdf, .png, .svg is --figure; with --edit,
     .toml is a file of findings, to which the edits and their effect are added."""
-    figure: Literal["attention", "positions", "alignment", "attribution", "effect"] | None = None
+    figure: Literal["attention", "attribution", "effect"] | None = None
     """What to draw, with --out."""
     layer: int | None = None
-    """Layer of the figure, counted from 1; when absent the last, and of an alignment the most faithful."""
+    """Layer of the figure, counted from 0; the last when absent."""
     head: int | None = None
-    """Head of the figure, counted from 1; all heads when absent."""
+    """Head of the figure, counted from 0; all heads when absent."""
     target: str | None = None
     """A translation to look at, instead of the model's own."""
     compare: str | None = None
@@ -77,8 +77,6 @@ class ExplainArguments:
     """Of a classifier of several labels the one to look at; the most probable when absent."""
     word: str | None = None
     """Of a tagger the word to look at, itself or its number from 1; the first that is tagged when absent."""
-    calibrated: bool = False
-    """Probability of the class or label at the temperature fitted on validation, as of predict --calibrated."""
     method: Literal["erase", "integrated_gradients"] = "erase"
     """How words are weighed, for --figure attribution and --json."""
     follow: bool = False
@@ -92,7 +90,7 @@ class ExplainArguments:
     port: int | None = None
     """Port to serve on; the first free one from 8317 on when absent."""
     browser: bool = True
-    """Open the page in the browser; --no-browser only prints an address. Each opens once, then another is printed."""
+    """Open the page in the browser; --no-browser only prints the address."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """Where to compute."""
 
@@ -118,8 +116,6 @@ def run(argv: Sequence[str]) -> int:
     trained = glassformer.load(folder, device=arguments.device)
     trained.allow_changed_data = arguments.allow_changed_data
     check_looked_at(arguments, trained.task.looked_into)
-    if arguments.calibrated:
-        trained.task.answer_rule({"calibrated": True})
     if text is not None and arguments.pair is not None:
         text = trained.task.tokenizer.pair(text, arguments.pair)
     requests = requests_of(arguments, text)
@@ -153,9 +149,6 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
     of_learning = {name: getattr(arguments, name) for name in ("steps", "lr", "optimizer", "keep")}
     others = {name: getattr(arguments, name) for name in ("figure", "compare", "edit", "sweep", "target", "check")}
     explain_learning.check_learning(arguments.learn, of_learning, others, has_text)
-    if arguments.calibrated and (arguments.learn, arguments.check, arguments.sweep) != (None,) * 3:
-        message = "--calibrated is about the answers of the finished model, and not about --learn, --check or --sweep"
-        raise UsageError(message, "leave out --calibrated")
     out, figure = arguments.out, arguments.figure
     suffix = Path(out).suffix.lower() if out is not None else None
     if (out is not None or (arguments.json and arguments.check is None)) and not has_text:
@@ -172,13 +165,13 @@ def check_flags(arguments: ExplainArguments, has_text: bool) -> None:
     if suffix is not None and suffix not in (*REPORT_SUFFIXES, *FIGURE_SUFFIXES, FINDINGS_SUFFIX):
         raise UsageError(f"--out ends in {suffix or 'nothing'}", "name a .html, .pdf, .png or .svg file")
     if suffix in FIGURE_SUFFIXES and figure is None:
-        hint = "one of: attention, positions, alignment, attribution, effect"
+        hint = "one of: attention, attribution, effect"
         raise UsageError(f"a {suffix} file needs --figure", hint)
     if figure is not None and suffix not in FIGURE_SUFFIXES:
         raise UsageError("--figure needs a file to draw into", "as in: --figure attention -o attention.pdf")
     for name, value in (("layer", arguments.layer), ("head", arguments.head)):
-        if value is not None and value < 1:
-            raise UsageError(f"--{name} is counted from 1, and {value} came")
+        if value is not None and value < 0:
+            raise UsageError(f"--{name} is counted from 0, and {value} came")
         if value is not None and figure is None:
             raise UsageError(f"--{name} belongs to --figure", "the page shows all layers and heads")
     if arguments.check is not None and (has_text or out is not None):
@@ -223,7 +216,6 @@ def requests_of(arguments: ExplainArguments, text: str | None) -> list[dict[str,
     """Return the `TraceRequest`s of the flags: none, one, or two to compare."""
     looked_at = arguments.label or arguments.word
     weights: dict[str, Any] = {"checkpoint": arguments.checkpoint, "member": arguments.member, "label": looked_at}
-    weights |= {"calibrated": arguments.calibrated or None}
     learning = {"answer": arguments.learn, "learn_steps": arguments.steps}
     learning |= {"lr": arguments.lr, "optimizer": arguments.optimizer}
     requests = [
@@ -242,7 +234,7 @@ def explained_findings(trained: Any) -> list[Any]:
     if not path.exists():
         return []
     try:
-        return trace_requests(trained, [read_findings(path)[1][0].request.to_json()])
+        return trace_requests(trained, [read_findings(path)[1][0].trace_request.to_json()])
     except (UsageError, CheckpointError) as error:
         logger.warning(f"the page opens without the findings of the run: {error}")
         return []
@@ -256,7 +248,7 @@ def trace_requests(trained: Any, requests: list[dict[str, Any]]) -> list[Any]:
     explained: list[Any] = []
     for number, request in enumerate(map(TraceRequest.from_dict, requests), start=1):
         if explained and request.label is None:  # both texts are looked at for the same label
-            request = of_same_label(request, explained[0].labels)
+            request = of_same_label(request, explained[0].subject)
         explained.append(explain(trained, request, trace_id=f"t{number}"))
     return explained
 
@@ -290,7 +282,7 @@ def write(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
 
         edited = with_edits(first, arguments.edit.split(), *others)
     if arguments.figure is not None:
-        from glassformer.explain.figures.explanation_plots import save_figure
+        from glassformer.explain.figures import save_figure
 
         chosen = {"layer": arguments.layer, "head": arguments.head, "method": arguments.method}
         save_figure(edited or first, arguments.figure, path, **chosen)
@@ -312,19 +304,11 @@ def serve(trained: Any, explanations: list[Any], arguments: ExplainArguments) ->
     """Serve the page until Ctrl-C, first showing these explanations."""
     from glassformer.explain.page import server
 
-    ready = False
-
     def announce(address: str) -> None:
-        nonlocal ready
-        if ready:
-            logger.info(f"that address has been used; for another browser: {address}")
-            return
-        ready = True
         if arguments.port is None and f":{server.PORT}/" not in address:
             logger.info(f"port {server.PORT} is taken, so this is another")
         logger.info(f"looking inside {trained.path}; Ctrl-C ends it; the page: {address}")
         console.write(address)
 
-    shown: Any = {"start": explanations, "calibrated": arguments.calibrated}
-    server.serve(trained, port=arguments.port, open_browser=arguments.browser, on_ready=announce, **shown)
+    server.serve(trained, port=arguments.port, open_browser=arguments.browser, on_ready=announce, start=explanations)
     logger.info("ended")

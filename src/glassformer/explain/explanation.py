@@ -7,8 +7,7 @@ called, so that these modules can name the class.
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral
 from os import PathLike
@@ -26,22 +25,20 @@ from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, P
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream
-from glassformer.explain.subject import Subject
+from glassformer.explain.subject import Subject, View
 from glassformer.explain.trace import Trace
 from glassformer.utils.atomic_io import atomic_write_text
 from glassformer.utils.formatting import shortened
 
 if TYPE_CHECKING:
-    from glassformer.explain.attribution.alignment import Reading
     from glassformer.explain.attribution.attribute import Attribution
     from glassformer.explain.edits.contributions import Contributions
     from glassformer.explain.edits.states import LayersSweep, StatesSweep
     from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
     from glassformer.explain.edits.what_if import WhatIf
-    from glassformer.explain.figures.explanation_plots import ExplanationPlots
+    from glassformer.explain.figures import ExplanationPlots
     from glassformer.explain.learn.learning import LearningFacts
     from glassformer.explain.page.manifest import Manifest
-    from glassformer.explain.page.notebook import NotebookPage
 
 __all__ = ["Explanation", "TraceRequest", "explain"]
 
@@ -61,8 +58,7 @@ class Explanation:
     """The explanation of one text.
 
     Attributes:
-        subject: the model (one member of an ensemble) with the requested weights, and its task.
-        run: the run that was asked.
+        subject: what is explained of a run: its weights, one member of an ensemble, one label or word, and their task.
         request: the request that was answered.
         id: the name of this explanation on the page.
         model_inputs: the arguments of the model, a batch of one: {"ids"} (and "padding_mask" where there
@@ -88,8 +84,7 @@ class Explanation:
         learning: the loss of the answer to learn, its gradients, and what learning it changes; None without one.
     """
 
-    subject: Subject
-    run: Subject
+    subject: View
     request: TraceRequest
     id: str
     model_inputs: dict[str, Any]
@@ -115,6 +110,11 @@ class Explanation:
         alone = f"{shortened(self.answer['headline'], 80)!r}, {self.answer['detail']}"
         answer = self.together.warning(self.answer) if self.together else alone
         return f"<Explanation of {shortened(self.request.text, 60)!r}: {answer}; {len(self.records)} tensors>"
+
+    @property
+    def run(self) -> Subject:
+        """Return the run that was asked."""
+        return self.subject.run
 
     @property
     def precision(self) -> str:
@@ -295,20 +295,10 @@ class Explanation:
             prediction = int(prediction)
         return contributions(self, prediction)
 
-    def readings(self) -> list[Reading]:
-        """Return the layers and steps to read a word alignment from, the one that agrees best with erasing words first.
-
-        Raises:
-            UsageError: the model is not a translator, or the explanation has edits.
-        """
-        from glassformer.explain.attribution.alignment import readings
-
-        return readings(self)
-
     @property
     def plot(self) -> ExplanationPlots:
         """Return the figures of this explanation: `explanation.plot.attribution()`."""
-        from glassformer.explain.figures.explanation_plots import ExplanationPlots
+        from glassformer.explain.figures import ExplanationPlots
 
         return ExplanationPlots(self)
 
@@ -333,19 +323,6 @@ class Explanation:
         from glassformer.explain.learn.keep import keep
 
         return keep(self, out)
-
-    def page(self) -> NotebookPage:
-        """Return the page as the output of a notebook cell: a few seconds to compute, a few megabytes."""
-        from glassformer.explain.page.notebook import explanation_page
-
-        return explanation_page(self)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Mapping[str, Any]:
-        # One line and a picture: a cell that ends in an explanation computes no attributions and stores no page.
-        from glassformer.explain.figures.explanation_plots import attention_png
-
-        image = base64.b64encode(attention_png(self)).decode("ascii")
-        return {"text/plain": repr(self), "image/png": image}
 
 
 def check_explanation(other: Any) -> None:

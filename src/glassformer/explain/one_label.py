@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
+from jaxtyping import Float
+from torch import Tensor
 
 from glassformer.config.validation import nearest
 from glassformer.data.datasets.labels import normalised_label
@@ -21,9 +23,9 @@ from glassformer.explain.capture.exact_inference import exact_forward, exact_no_
 from glassformer.explain.inputs.encoded_text import EncodedText, encode_for_classifier, encode_for_tagger
 from glassformer.explain.predictions import Answer
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.subject import LoadedSubject, Subject
+from glassformer.explain.subject import Look, Subject, View, weights_at
 from glassformer.models.encoder_models import TextClassifier, TokenClassifier
-from glassformer.models.ensemble import Ensemble, members_of
+from glassformer.tasks import Task
 from glassformer.tasks.encoder import Classify, EncoderTask
 from glassformer.tasks.heads import CLASSIFY
 from glassformer.text.tags import OUTSIDE
@@ -67,60 +69,60 @@ class Labels:
         return {"headline": answer["headline"], "detail": detail}
 
 
-def has_several_labels(subject: Subject) -> bool:
-    """Return whether the texts of a subject may have several labels."""
-    return subject.task.explain_as == "multilabel_classifier"
-
-
-def of_one_label(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels | None]:
-    """Return the classifier for the label, or for the word, of a request; any other subject as it is.
+def looked_at(run: Subject, request: TraceRequest) -> tuple[View, Labels | None]:
+    """Return what a request looks at, and, where a model gives several answers, all of them.
 
     The label is the one that is named, or that of the answer to learn; else the most probable one. A word is named by
     its number, counted from 1, or by itself; else it is the first whose tag is not O.
 
     Raises:
-        UsageError: there is no such label or word.
+        UsageError: there is no such checkpoint, member, label or word.
     """
-    if isinstance(members_of(whole.model)[0], TokenClassifier):
-        return _of_one_word(whole, request)
-    if not has_several_labels(whole):
-        if request.label is not None:
-            raise UsageError("this run's texts have one answer each, so there is no label to choose", "remove label")
-        return whole, None
-    names, decision = whole.task.label_names or [], whole.task.decision
-    encoded = encode_for_classifier(whole, request, whole.task.config.decode)
-    with exact_no_grad(whole.model):
-        logits = exact_forward(whole.model, **encoded.model_inputs)[0]
-    probabilities = logits.double().softmax(dim=-1)[:, 1].cpu().numpy()
+    view = View(run, request.checkpoint, weights_at(run, request.checkpoint), request.member)
+    task, names = run.task, run.task.label_names or []
+    match task.explain_as, isinstance(view.whole, TokenClassifier):
+        case "multilabel_classifier", _:
+            encoded, choose = encode_for_classifier(view, request, task.config.decode), _of_one_label
+        case _, True:
+            encoded, choose = encode_for_tagger(view, request, task.config.decode), _of_one_word
+        case _:
+            if request.label is not None:
+                raise UsageError(
+                    "this run's texts have one answer each, so there is no label to choose", "remove label"
+                )
+            return view, None
+    with exact_no_grad(view.weights):
+        shares = exact_forward(view.weights, **encoded.model_inputs)[0].double().softmax(dim=-1)
+    look, labels = choose(task, names, request, encoded, shares)
+    return replace(view, look=look), labels
+
+
+def _of_one_label(
+    task: Task, names: list[str], request: TraceRequest, encoded: EncodedText, shares: Float[Tensor, "C 2"]
+) -> tuple[Look, Labels]:
+    probabilities = shares[:, 1].tolist()
     shown = _index(request, names, probabilities)
-    thresholds = decision.thresholds_of(names)
-    each = list(map(LabelChoice, names, probabilities.tolist(), np.array(thresholds).tolist()))
-    members = [cast(TextClassifier, member).of_label(shown) for member in members_of(whole.model)]
-    model = members[0] if len(members) == 1 else Ensemble(members)
-    task = Classify(whole.task.config, whole.task.tokenizer, [f"{NOT}{names[shown]}", names[shown]])
-    return LoadedSubject(whole, model.eval(), task), Labels(shown, each)
+    each = list(map(LabelChoice, names, probabilities, map(float, task.decision.thresholds_of(names))))
+    one = Classify(task.config, task.tokenizer, [f"{NOT}{names[shown]}", names[shown]])
+    return Look(names[shown], one, lambda model: cast(TextClassifier, model).of_label(shown)), Labels(shown, each)
 
 
-def _of_one_word(whole: Subject, request: TraceRequest) -> tuple[Subject, Labels]:
-    task, names = whole.task, whole.task.label_names or []
-    encoded = encode_for_tagger(whole, request, task.config.decode)
+def _of_one_word(
+    task: Task, names: list[str], request: TraceRequest, encoded: EncodedText, shares: Float[Tensor, "L C"]
+) -> tuple[Look, Labels]:
     words, places = _words_of(encoded, request.text)
     if not words:
         raise UsageError("the text holds no word that the model reads", "give a text with words")
-    with exact_no_grad(whole.model):
-        logits = exact_forward(whole.model, **encoded.model_inputs)[0]
-    shares, best = logits.double().softmax(dim=-1).max(dim=-1)
+    probabilities, best = shares.max(dim=-1)
     tags = [names[0 if place < 0 else int(best[place])] for place in places]
     shown = _word(request.label, words, tags)
-    if places[shown] < 0:
+    if (place := places[shown]) < 0:
         raise UsageError(f"the model has no token for word {shown + 1}, {words[shown][:40]!r}", "choose another word")
-    known = [1.0 if place < 0 else float(shares[place]) for place in places]
+    known = [1.0 if place < 0 else float(probabilities[place]) for place in places]
     choices = enumerate(zip(words, tags, known, strict=True), start=1)
     each = [LabelChoice(f"{n} {word} {tag}", share, None, word) for n, (word, tag, share) in choices]
-    members = [cast(TokenClassifier, member).at_token(places[shown]) for member in members_of(whole.model)]
-    model = members[0] if len(members) == 1 else Ensemble(members)
-    as_classes = WORD_TAG(task.config, task.tokenizer, names)
-    return LoadedSubject(whole, model.eval(), as_classes), Labels(shown, each)
+    one = WORD_TAG(task.config, task.tokenizer, names)
+    return Look(str(shown + 1), one, lambda model: cast(TokenClassifier, model).at_token(place)), Labels(shown, each)
 
 
 def _words_of(encoded: EncodedText, text: str) -> tuple[list[str], list[int]]:
@@ -147,16 +149,17 @@ def _word(wanted: str | None, words: Sequence[str], tags: Sequence[str]) -> int:
     raise UsageError(f"{wanted[:60]!r} is not a word of this text that the model reads", hint)
 
 
-def of_same_label(request: TraceRequest, labels: Labels | None) -> TraceRequest:
-    """Return the request of a second text, which is looked at for the label of the first."""
-    return request if labels is None else replace(request, label=labels.each[labels.shown].name)
+def of_same_label(request: TraceRequest, explained: Subject) -> TraceRequest:
+    """Return the request of another text, or of other weights, that looks at the label or word of an explanation."""
+    look = explained.look if isinstance(explained, View) else None
+    return request if look is None else replace(request, label=look.name)
 
 
-def _index(request: TraceRequest, names: list[str], probabilities: np.ndarray) -> int:
+def _index(request: TraceRequest, names: list[str], probabilities: Sequence[float]) -> int:
     known = {normalised_label(name): i for i, name in enumerate(names)}
     named = request.answer if request.label is None else request.label
     if named is None:
-        return int(probabilities.argmax())
+        return int(np.argmax(probabilities))
     wanted = normalised_label(named)
     if request.label is None and wanted not in known:
         wanted = wanted.removeprefix(NOT)

@@ -29,7 +29,7 @@ from glassformer.explain.capture.tape import Step
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.tasks import Task
-from glassformer.text.decision import Decision, at_temperature, number_text, written_number
+from glassformer.text.decision import Decision, number_text, written_number
 from glassformer.text.long_text import length_limit
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import shortened
@@ -98,17 +98,11 @@ def number_answer(decision: Decision, output: Tensor, before: Tensor | None = No
     return {"headline": written_number(number), "detail": detail.replace("-", "−")}
 
 
-def class_answer(prediction: Prediction, logits: Tensor, temperature: float | None) -> Answer:
-    """Return the answer of a classifier: its most probable class, by its logits (C,).
-
-    Where there is a temperature, the probability at it comes before that of the model, which the steps lead to.
-    """
+def class_answer(prediction: Prediction) -> Answer:
+    """Return the answer of a classifier: its most probable class."""
     best = prediction.top[0]
-    shares = [math.exp(best.log_prob)]
-    if temperature is not None:
-        shares.insert(0, float(at_temperature(logits.double().softmax(-1).cpu().numpy(), temperature)[best.id]))
-    written = [">99.9%" if p > 0.999 else f"{100 * p:.1f}%" for p in shares]
-    return {"headline": best.piece, "detail": ", calibrated from ".join(written)}
+    p = math.exp(best.log_prob)
+    return {"headline": best.piece, "detail": ">99.9%" if p > 0.999 else f"{100 * p:.1f}%"}
 
 
 def text_answer(text: str, decode: DecodeLog) -> Answer:

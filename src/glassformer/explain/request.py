@@ -77,9 +77,6 @@ class TraceRequest(Request):
     label: Text | None = None
     """Of several labels the one that is looked at; null: that of the answer, or the most probable one. Of a tagger the
     word, or its number from 1; null: the first whose tag is not O."""
-    calibrated: bool = False
-    """Whether the probability of a class or label is that at the temperature which was fitted on the validation texts;
-    with an answer to learn it is that of the model."""
     answer: Text | None = None
     """The answer to learn: a class, a number, a translation, the next words, the words at [MASK]."""
     learn_steps: Annotated[int, Meta(ge=0, le=MAX_STEPS)] = 0
@@ -101,12 +98,7 @@ class TraceRequest(Request):
     def of_other_text(self) -> TraceRequest:
         """Return the request for the second text, of the same weights."""
         return TraceRequest(
-            self.other_text or "",
-            decode=self.decode,
-            checkpoint=self.checkpoint,
-            member=self.member,
-            label=self.label,
-            calibrated=self.calibrated,
+            self.other_text or "", decode=self.decode, checkpoint=self.checkpoint, member=self.member, label=self.label
         )
 
     def to_json(self) -> dict[str, Any]:

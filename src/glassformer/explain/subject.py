@@ -7,7 +7,9 @@ time are read; a snapshot holds nothing else.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, runtime_checkable
 from weakref import WeakValueDictionary
@@ -16,7 +18,7 @@ import torch
 from torch import nn
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.models.ensemble import member_of
+from glassformer.models.ensemble import Ensemble, member_of
 from glassformer.runs.checkpoints import (
     STATE,
     TENSORS,
@@ -72,32 +74,85 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class LoadedSubject:
-    """A subject whose model is replaced: by a checkpoint's weights, one model of its ensemble, or one of its labels.
+class Look:
+    """What is looked at of a model with several answers, fixed once for a text: one label, or the tag of one word.
 
-    `own_task` is the task of the model where it is another than the run's.
+    Attributes:
+        name: the label, or the number of the word, as a request names it.
+        task: the task of one answer.
+        of: returns the classifier of that answer, which shares the parameters of a model.
     """
 
-    base: Subject
-    model: nn.Module
-    own_task: Task | None = None
+    name: str
+    task: Task
+    of: Callable[[nn.Module], nn.Module]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A subject: one model of a run with some weights, and of several labels or words one.
+
+    Attributes:
+        run: the run that was asked.
+        checkpoint: the name of the weights.
+        weights: the model of the run with these weights, of all members and all answers.
+        member: which model of an ensemble, counted from 1.
+        look: which answer, where a model gives several.
+        other: a model in the place of this one, such as one that has learned.
+    """
+
+    run: Subject
+    checkpoint: str
+    weights: nn.Module
+    member: int = 1
+    look: Look | None = None
+    other: nn.Module | None = None
 
     @property
     def path(self) -> Path:
-        return self.base.path
-
-    @property
-    def task(self) -> Task:
-        return self.own_task or self.base.task
+        return self.run.path
 
     @property
     def device(self) -> torch.device:
-        return self.base.device
+        return self.run.device
+
+    @property
+    def task(self) -> Task:
+        return self.look.task if self.look else self.run.task
+
+    @property
+    def whole(self) -> nn.Module:
+        """Return the model of this member, with all its answers."""
+        return member_of(self.weights, self.member)
+
+    @property
+    def model(self) -> nn.Module:
+        return self._model
+
+    @cached_property
+    def _model(self) -> nn.Module:
+        return self.other or self._one(self.whole)
+
+    @cached_property
+    def together(self) -> View | None:
+        """Return all members of an ensemble as one model, with this one in its place; None for a single model."""
+        if not isinstance(self.weights, Ensemble):
+            return None
+        members = [self._one(member) for member in self.weights.members]
+        members[self.member - 1] = self.model
+        return replace(self, other=Ensemble(members).eval())
+
+    def _one(self, model: nn.Module) -> nn.Module:
+        return self.look.of(model).eval() if self.look else model
+
+    def at(self, checkpoint: str) -> View:
+        """Return the same view of other weights."""
+        return replace(self, checkpoint=checkpoint, weights=weights_at(self.run, checkpoint), other=None)
 
 
-_loaded: WeakValueDictionary[tuple[Any, ...], LoadedSubject] = WeakValueDictionary()
-"""Checkpoints in use, by the identity of their run (which they keep alive) and the state of their file, so that
-explanations of one checkpoint share a model."""
+_loaded: WeakValueDictionary[tuple[Any, ...], nn.Module] = WeakValueDictionary()
+"""Models of checkpoints in use, by the identity of their run and the state of their file, so that explanations share
+them."""
 
 
 def list_checkpoints(subject: Subject) -> list[CheckpointInfo]:
@@ -107,10 +162,10 @@ def list_checkpoints(subject: Subject) -> list[CheckpointInfo]:
     return [*infos, {"name": MODEL, "step": checkpoint_step(subject, MODEL)}]
 
 
-def with_checkpoint(subject: Subject, name: str) -> Subject:
-    """Return the subject with the weights of a checkpoint: their moving average, where training kept one."""
+def weights_at(subject: Subject, name: str) -> nn.Module:
+    """Return the model of a run with the weights of a checkpoint: their moving average, where training kept one."""
     if name == MODEL:
-        return subject
+        return subject.model
     match = _NAME.fullmatch(name)
     folder = _folders(subject).get(int(match[1])) if match else None
     if folder is None:
@@ -122,29 +177,8 @@ def with_checkpoint(subject: Subject, name: str) -> Subject:
     if loaded := _loaded.get(key):
         return loaded
     model = subject.task.build_model()
-    load_weights(model, _weights(folder, subject.task.tokenizer.sha256))
-    return _loaded.setdefault(key, LoadedSubject(subject, model.to(subject.device).eval()))
-
-
-def with_member(subject: Subject, member: int) -> Subject:
-    """Return the subject with one model of its ensemble, counted from 1; raises as `member_of`."""
-    model = member_of(subject.model, member)
-    return subject if model is subject.model else LoadedSubject(subject, model)
-
-
-def optimizer_state(subject: Subject, name: str) -> Weights | None:
-    """Return the optimizer's tensors of a checkpoint, by the names of `optimizer_tensors`.
-
-    None for weights without such a state: the finished model, a snapshot alone, and a moving average, which the
-    optimizer did not step on. Where there is a snapshot of the same step, the checkpoint has the same weights.
-    """
-    saved = {path.name: path for path in checkpoint_folders(RunFolder(subject.path).checkpoints)}
-    if (folder := saved.get(name)) is None:
-        return None
-    tensors, _ = load_checkpoint(folder)
-    if any(full_name.startswith("ema:") for full_name in tensors):
-        return None
-    return {n.removeprefix("optimizer:"): t for n, t in tensors.items() if n.startswith("optimizer:")} or None
+    load_weights(model, weights_of(RunFolder(subject.path), name, subject.task.tokenizer.sha256))
+    return _loaded.setdefault(key, model.to(subject.device).eval())
 
 
 def checkpoint_step(subject: Subject, name: str) -> int | None:
@@ -216,17 +250,9 @@ def weights_of(run: RunFolder, name: str, tokenizer_sha256: str) -> Weights:
         CheckpointError: it is damaged, or was trained with another tokenizer.
     """
     snapshot = run.snapshots / name
-    return _weights(snapshot if snapshot.is_dir() else run.checkpoints / name, tokenizer_sha256)
-
-
-def _is_snapshot(folder: Path) -> bool:
-    return folder.parent == RunFolder(folder.parent.parent).snapshots
-
-
-def _weights(folder: Path, tokenizer_sha256: str) -> Weights:
-    """Return the weights to predict with from a snapshot or a checkpoint."""
-    if _is_snapshot(folder):
-        return load_snapshot(folder)
+    if snapshot.is_dir():
+        return load_snapshot(snapshot)
+    folder = run.checkpoints / name
     tensors, state = load_checkpoint(folder)
     if dataclass_from_json(StartRecord, state.get(BEGUN), folder).tokenizer != tokenizer_sha256:
         raise CheckpointError(f"{folder} was trained with another tokenizer than this model's")
@@ -235,3 +261,7 @@ def _weights(folder: Path, tokenizer_sha256: str) -> Weights:
         for group in ("ema", "model")
     ]
     return groups[0] or groups[1]
+
+
+def _is_snapshot(folder: Path) -> bool:
+    return folder.parent == RunFolder(folder.parent.parent).snapshots

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -31,9 +30,6 @@ from glassformer.explain.capture.exact_inference import exact_forward, exact_inf
 from glassformer.explain.capture.hooks import ModuleHooks, fused_context
 from glassformer.explain.capture.tape import Check, Step, Tape, UnknownRecord
 from glassformer.nn.attention import MultiHeadAttention, Tap
-
-if TYPE_CHECKING:
-    from glassformer.explain.figures.trace_plots import TracePlots
 
 _tracing: ContextVar[bool] = ContextVar("tracing", default=False)
 
@@ -123,13 +119,6 @@ class Trace(Mapping[str, Step]):
         tolerance = unit * max(1.0, float(fused.abs().max()) if fused.numel() else 0.0)
         meaning = "The largest difference between the logits of attention step by step and of the fused kernel."
         return Check("explicit against fused attention", value, tolerance, value <= tolerance, meaning)
-
-    @property
-    def plot(self) -> TracePlots:
-        """Return the figures of these records: `t.plot.attention(layer=1)`."""
-        from glassformer.explain.figures.trace_plots import TracePlots
-
-        return TracePlots(self)
 
 
 def nearest(id: str, known: Sequence[str]) -> str:

@@ -86,7 +86,6 @@ class RunFolder:
         self.predictions, self.evaluation = path / "predictions.jsonl", path / "evaluation.json"
         self.report = path / "report.md"
         self.findings = path / "findings.toml"
-        self.reference_means = path / "means"  # by weights, for edits of explanations
         self.exports = path / "exports"  # by library, for `predict --engine`
         self.report_json = path / "report.json"
         self.plots = path / PLOTS

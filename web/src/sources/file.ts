@@ -45,23 +45,14 @@ export class FileSource implements Source {
     const first = this.data.traces[0];
     const trace = this.data.traces.find((one) => one.id === traceId);
     if (!first || !trace || trace === first) return undefined;
-    const same = trace.edited?.same.includes(id) || (trace.model.checkpoint === first.model.checkpoint && !trace.learning?.learned && id in trace.params);
+    const ofLabel = id.startsWith("head.") && trace.labels?.shown !== first.labels?.shown; // its own row of the head
+    const same = trace.edited?.same.includes(id) || (trace.model.checkpoint === first.model.checkpoint && !trace.learning?.learned && !ofLabel && id in trace.params);
     return same ? this.data.tensors[first.id]?.[id] : undefined;
   }
   async tensor(traceId: string, id: string, slice = "") {
     const value = this.peek(traceId, id, slice);
     if (!value) throw new Problem(`The tensor ${id} is not in this saved page, to limit its size`, OFFLINE_HINT);
     return value;
-  }
-  async alignment(traceId: string) {
-    const found = this.data.alignments?.[traceId];
-    if (!found) throw new Problem("This saved page does not hold the agreement of the readings with leave-one-out", OFFLINE_HINT);
-    return found;
-  }
-  async neighbours(traceId: string, node: string, _row: number, id: number) {
-    const found = this.data.embeddings?.[traceId]?.[`${node}/${id}`];
-    if (!found) throw new Problem("This saved page does not hold the nearest embeddings of this token", OFFLINE_HINT);
-    return found;
   }
   async attribute(request: AttributeRequest) {
     const wanted = { trace: request.trace, method: request.method, prediction: request.prediction ?? 0, foil: request.foil ?? null };

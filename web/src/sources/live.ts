@@ -4,10 +4,10 @@
  */
 import { type TensorValue, toTensor } from "../tensors/tensor";
 import type {
-  Alignments, ApiError, AttributeRequest, Attribution, DecodeLog, EmbeddingView, Erased, EraseRequest, Manifest, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo, SavedPageFile, Stream, SweepRequest, TraceRequest,
+  ApiError, AttributeRequest, Attribution, DecodeLog, Erased, EraseRequest, Manifest, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo, SavedPageFile, Stream, SweepRequest, TraceRequest,
   TrainingNow,
 } from "../types";
-import { Problem, type Source, type Sweeps } from "./source";
+import { noServer, Problem, type Source, type Sweeps, server } from "./source";
 import { axesOf, LruCache, TensorCache } from "./cache";
 
 /** Maximum number of cached manifests. */
@@ -45,9 +45,10 @@ export class LiveSource implements Source {
   }
 
   private async fetch(path: string, body?: unknown): Promise<Response> {
-    const init = body === undefined ? {} : { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+    const headers = { "X-Glassformer-Token": server.token };
+    const init = body === undefined ? { headers } : { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body) };
     const response = await fetch(path, init).catch(() => {
-      throw new Problem("The server does not respond", "check that `glassformer explain` is still running in its terminal");
+      throw noServer();
     });
     if (response.ok) return response;
     const failure = (await response.json().catch(() => null)) as ApiError | null;
@@ -83,12 +84,6 @@ export class LiveSource implements Source {
     const manifest = await this.json<Manifest>("api/trace", request);
     this.traced.set(key, { request, manifest, currentId: manifest.id, renewing: null });
     return manifest;
-  }
-  alignment(traceId: string) {
-    return this.inTrace(traceId, (trace) => this.json<Alignments>(`api/trace/${trace}/alignment`));
-  }
-  neighbours(traceId: string, node: string, row: number) {
-    return this.inTrace(traceId, (trace) => this.json<EmbeddingView>(`api/trace/${trace}/neighbours/${encodeURIComponent(node)}?row=${row}`));
   }
   attribute(request: AttributeRequest) {
     return this.inTrace(request.trace, (trace) => this.json<Attribution>("api/attribute", { ...request, trace }));

@@ -4,7 +4,7 @@
 import type { TensorValue } from "../tensors/tensor";
 import type { TensorReader } from "../trace/stepData";
 import type {
-  Alignments, AttributeRequest, Attribution, CheckpointsSweep, Contributions, ControlRequest, DecodeLog, EmbeddingView, Erased, EraseRequest, KeysSweep, LayersSweep, Manifest, PartsSweep, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo,
+  AttributeRequest, Attribution, CheckpointsSweep, Contributions, ControlRequest, DecodeLog, Erased, EraseRequest, KeysSweep, LayersSweep, Manifest, PartsSweep, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo,
   SavedPageFile, StatesSweep, Stream, SweepRequest, TraceRequest, TrainingNow,
 } from "../types";
 
@@ -38,10 +38,6 @@ export interface Source extends TensorReader {
   trace(request: TraceRequest): Promise<Manifest>;
   /** The tensor if it is cached, else null. */
   peek(traceId: string, id: string, slice?: string): TensorValue | null;
-  /** The readings of a translation's alignment, the best first. */
-  alignment(traceId: string): Promise<Alignments>;
-  /** Where the embedding of the token at `row` lies; `id` is the token's. */
-  neighbours(traceId: string, node: string, row: number, id: number): Promise<EmbeddingView>;
   attribute(request: AttributeRequest): Promise<Attribution>;
   erase(request: EraseRequest): Promise<Erased>;
   /** Edits made in turn; the answer is of the kind that the request names. */
@@ -55,3 +51,9 @@ export class Problem extends Error {
     super(message);
   }
 }
+
+/** What is said where the server has ended. */
+export const noServer = () => new Problem("The server does not respond", "check that `glassformer explain` is still running in its terminal");
+
+/** The token of the server, from the address that the command printed. */
+export const server = { token: "" };

@@ -5,12 +5,13 @@
 import { differenceOf, withDifferences } from "../sources/difference";
 import { FileSource } from "../sources/file";
 import { LiveSource } from "../sources/live";
-import type { Source } from "../sources/source";
+import { server, type Source } from "../sources/source";
 import { keptEdits, toggled } from "../trace/edits";
 import { nodeOf } from "../trace/stepData";
 import { gradientOf, isGradient } from "../trace/steps";
 import type { Manifest, SavedPageData, RunInfo, StreamName, TraceRequest } from "../types";
 import { formatHash, paramsFromRequest, parseHash, requestFromParams, type Route, type Screen } from "./address";
+import { recall, remember } from "./guide";
 import { sortEdits } from "./refusal";
 import { computed, effect, Loader, type Signal, signal, toErrorMessage, type ErrorMessage } from "./signals";
 
@@ -18,8 +19,16 @@ import { computed, effect, Loader, type Signal, signal, toErrorMessage, type Err
 declare const SAVED: boolean;
 export const source: Source = withDifferences(
   SAVED ? new FileSource(JSON.parse(document.getElementById("glassformer-data")!.textContent!) as SavedPageData) : new LiveSource());
-/** The address as a route; a saved page without one begins where it was saved. */
-const located = () => parseHash(SAVED ? location.hash || source.view! : location.hash);
+/** The address as a route; a saved page without one begins where it was saved. The token of a printed address is kept by the browser, for other tabs. */
+function located(): Route {
+  const { screen, params: { access, ...params } } = parseHash(SAVED ? location.hash || source.view! : location.hash);
+  if (!SAVED) server.token = access ?? (server.token || (recall("token") ?? ""));
+  if (!SAVED && access) {
+    remember("token", access);
+    history.replaceState(null, "", formatHash({ screen, params }));
+  }
+  return { screen, params };
+}
 export const route = signal<Route>(located());
 const run = new Loader<RunInfo>();
 const first = new Loader<Manifest>();
@@ -51,7 +60,7 @@ export type Shown = (typeof SHOWN)[number];
 /** Whether the view computes from the model without edits. */
 export const ignoresEdits = computed([route], () => {
   const { screen, params } = route.value;
-  return (screen === "why" && params.why !== "checkpoints") || screen === "compare" || params.view === "alignment";
+  return (screen === "why" && params.why !== "checkpoints") || screen === "compare";
 });
 /** Which trace the pictures show: without edits, with edits, or their difference. */
 export const shown = computed([route, edits, learnSteps], (): Shown => {

@@ -1,6 +1,6 @@
 /**
  * Matrices, and what the attention screens need of them: one head of a (head, query, key) tensor, selected rows and
- * columns, a difference, an alignment.
+ * columns, a difference.
  */
 import type { TensorValue } from "./tensor";
 
@@ -65,13 +65,4 @@ export function mayAttend(mask: Grid | null, row: number, col: number): boolean 
 /** The mask of the selected rows and columns, one value per cell. */
 export function selectMask(mask: Grid | null, rows: number[], cols: number[]): Grid | null {
   return mask && fill(rows.length, cols.length, (row, col) => Number(mayAttend(mask, rows[row]!, cols[col]!)));
-}
-
-/**
- * The alignment of target tokens, from cross-attention: the row that predicts the token, or, if `shifted`, the row where
- * it is the decoder's input (Shift-Att, Chen et al. 2020, arXiv 2004.14837). Row t is for target position t + 1, since
- * position 0 (BOS) is not predicted.
- */
-export function alignment(cross: Grid, shifted: boolean): Grid {
-  return fill(Math.max(0, cross.rows - 1), cross.cols, (row, col) => at(cross, row + Number(shifted), col));
 }

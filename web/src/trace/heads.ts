@@ -93,7 +93,6 @@ export function rowsWithoutPadding(labels: Label[], hideSpecial: boolean): numbe
 
 /** What the Attention screen shows. */
 export interface View {
-  name: "heads" | "alignment";
   groups: AttentionGroup[];
   cross: AttentionGroup | undefined; // of a translator
   group: AttentionGroup;
@@ -119,7 +118,6 @@ export function viewOf(manifest: Manifest, params: Record<string, string>): View
   const cross = groups.find((one) => one.kind === "cross");
   const difference = Boolean(node?.attrs.difference ?? manifest.nodes[0]?.attrs.difference);
   return {
-    name: params.view === "alignment" && cross ? "alignment" : "heads",
     groups, cross, group, layer,
     head: Number.isInteger(head) && head >= 0 && head < layer.nHeads ? head : 0,
     sort: measuresOf(group === cross, difference).find(([name]) => name === params.sort)?.[0] ?? "model",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from glassformer.explain.attribution.value_function import (
     prediction_index,
     uses_mask_token,
 )
+from glassformer.explain.edits.measure import Measure
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import NUMBER, Candidate, Prediction, readable, top_predictions
 from glassformer.explain.record_store import weak_cache
@@ -115,8 +116,9 @@ def attribute(explanation: Explanation, request: AttributeRequest | None = None)
     random = _random_mean_drops(explanation, value_fn)
     comprehensiveness, sufficiency = faithfulness(value_fn, value_fn.sum_over_words(scores), random)
     logits = value_fn.erased_logits([np.zeros((1, len(words)), dtype=bool) for words in value_fn.words.values()])[0]
-    target = _candidate(explanation, logits, value_fn.target)
-    foil = None if value_fn.foil is None else _candidate(explanation, logits, value_fn.foil)
+    measure = value_fn.measure
+    target = _candidate(explanation, logits, measure.ids[0])
+    foil = None if measure.foil is None else _candidate(explanation, logits, measure.foil)
     return Attribution(
         method=request.method,
         quantity=_quantity_name(target, foil, value_fn.position is None),
@@ -204,13 +206,13 @@ def _mark(
 
 
 @weak_cache
-def _random_of(explanation: Explanation) -> dict[tuple[int | None, int, int | None], Float[np.ndarray, "R 2"]]:
+def _random_of(explanation: Explanation) -> dict[Measure, Float[np.ndarray, "R 2"]]:
     """Return the `random_mean_drops` so far, which do not depend on the method, by value function."""
     return {}
 
 
 def _random_mean_drops(explanation: Explanation, value_fn: ValueFunction) -> Float[np.ndarray, "R 2"]:
-    known, key = _random_of(explanation), (value_fn.position, value_fn.target, value_fn.foil)
+    known, key = _random_of(explanation), replace(value_fn.measure, position=value_fn.position)
     if key not in known:
         known[key] = random_mean_drops(value_fn)
     return known[key]

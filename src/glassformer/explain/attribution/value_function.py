@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.hooks import replace_outputs
+from glassformer.explain.edits.measure import Measure, measure_of_answer, measure_of_difference
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import NUMBER, Candidate, Prediction
 from glassformer.explain.request import MAX_PREFIX, Id, Request, ShortText
@@ -41,14 +42,15 @@ from glassformer.utils.console import announced
 
 BATCH_TOKENS = 4096
 """Maximum tokens per batch: more is not faster on a CPU, since they do not fit in its caches."""
+MAX_LOGITS = 1 << 26
+"""Maximum logits per batch, a quarter of a gigabyte."""
 
 
 @dataclass(frozen=True, eq=False)
 class ValueFunction:
-    """The model's preference of `target` (over `foil`), as a function of the words that are erased.
+    """The model's preference of a class or token (over another), or its number, as a function of the erased words.
 
-    With a foil it is logit[target] − logit[foil], which is also the difference of their log-probabilities;
-    without one it is log p(target), in nats.
+    A difference of two logits is also that of their log-probabilities.
 
     Attributes:
         model: the model.
@@ -58,12 +60,10 @@ class ValueFunction:
             padding, and what follows the explained position are never erased. In the order of `ids`.
         n_words: the number of words of all streams.
         position: None for a classifier; else the row of the logits that is explained, of a decoder the last of `ids`.
-        target: a class or token id.
-        foil: the class or token id to contrast with, or None.
+        measure: the quantity, of logits with one row.
         erase_id: the id that replaces an erased token.
         ngram_batch: the n-grams of the tokens, for a model that reads them; an erased token has none.
         masked: True for a masked language model.
-        scale: of a regressor mean and standard deviation of the training numbers; the quantity is then the number.
     """
 
     model: nn.Module
@@ -72,20 +72,14 @@ class ValueFunction:
     words: dict[str, Int[np.ndarray, " L"]]
     n_words: int
     position: int | None
-    target: int
-    foil: int | None
+    measure: Measure
     erase_id: int
     ngram_batch: NgramBatch | None = None
     masked: bool = False
-    scale: tuple[float, float] | None = None
 
     def quantity(self, logits: Float[Tensor, "N C"]) -> Float[Tensor, " N"]:
         """Return the explained quantity from the logits of N variants."""
-        if self.scale is not None:
-            return self.scale[0] + self.scale[1] * logits[:, self.target].double()
-        if self.foil is not None:
-            return logits[:, self.target] - logits[:, self.foil]
-        return logits.log_softmax(dim=-1)[:, self.target]
+        return self.measure.of(logits[:, None])[:, 0]
 
     def erased_logits(
         self, erased: Sequence[Bool[np.ndarray, "N _"]], of: Callable[[Tensor], Tensor] = lambda logits: logits
@@ -94,7 +88,9 @@ class ValueFunction:
 
         The variants are given by the erased tokens of each stream.
         """
-        size, found = max(1, BATCH_TOKENS // max(1, self.n_tokens)), []
+        n_logits = 1 if self.position is None else self.embeddings[-1].weight.shape[0]
+        size = max(1, min(BATCH_TOKENS, MAX_LOGITS // n_logits) // max(1, self.n_tokens))
+        found = []
         with exact_no_grad(self.model):
             starts = range(0, len(erased[0]), size)
             for start in announced(starts, len(starts), "weighed the words in"):
@@ -120,14 +116,8 @@ class ValueFunction:
                 selected = torch.zeros_like(ids[0], dtype=torch.bool)
                 selected[:, self.position] = True
                 return exact_forward(self.model, ids[0], mask, ngram_batch, selected)
-            with _stop_after(cast(nn.Module, self.model.decoder)):
-                try:
-                    exact_forward(self.model, *ids, *([] if len(ids) == 1 else [mask]))
-                except _StopForwardError as stopped:
-                    # Projected to the vocabulary, often the most expensive part, at one position instead of all.
-                    table = getattr(self.model.output, "weight", self.embeddings[-1].weight)
-                    return F.linear(stopped.output[:, -1], table, getattr(self.model, "output_bias", None))
-        raise RuntimeError("the model did not call its decoder")
+            logits = exact_forward(self.model, *ids, *([] if len(ids) == 1 else [mask]))
+            return logits[:, -1]
 
     @property
     def embeddings(self) -> list[TokenEmbedding]:
@@ -225,23 +215,6 @@ def _replaced_embeddings(
     return replace_outputs([] if vectors is None else dict.fromkeys(embeddings), replace_output)
 
 
-class _StopForwardError(Exception):
-    """Carries the output of a module out of a forward pass that it ends."""
-
-    def __init__(self, output: Tensor) -> None:
-        super().__init__()
-        self.output = output
-
-
-def _stop_after(module: nn.Module) -> AbstractContextManager[None]:
-    """Return a context in which a forward pass in this thread ends after the module, with `_StopForwardError`."""
-
-    def stop(module: nn.Module, args: Any, output: Tensor) -> None:
-        raise _StopForwardError(output)
-
-    return replace_outputs([module], stop)
-
-
 Method = Literal["erase", "integrated_gradients"]
 Positions = Annotated[list[Id], Meta(max_length=MAX_PREFIX)]
 INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
@@ -278,23 +251,9 @@ def make_value_function(explanation: Explanation, request: AttributeRequest | Er
     """Return the value function of a request."""
     explanation.check_has_answer()
     explanation.check_not_edited()
-    task, tokenizer = explanation.subject.task, explanation.subject.task.tokenizer
-    prediction = requested_prediction(explanation, request.prediction)
-    classes = explanation.is_classifier
-    top = [candidate.id for candidate in prediction.top]
-    n_ids = len(task.label_names or []) if classes else 1 if explanation.is_number else tokenizer.vocab_size
-    target, foil = request.target, request.foil
-    if target is None:
-        target = top[0] if prediction.actual is None else prediction.actual.id
-    if foil is None and classes:
-        foil = next(i for i in top if i != target)
-    for name, value in (("target", target), ("foil", foil)):
-        if value is not None and not 0 <= value < n_ids:
-            raise UsageError(
-                f"{name} {value} is no {'class' if classes else 'token'}", f"ids run from 0 to {n_ids - 1}"
-            )
-    if foil == target:
-        raise UsageError(f"target and foil are both {target}", "choose another class or token to contrast with")
+    task, row = explanation.subject.task, prediction_index(explanation, request.prediction)
+    prediction = requested_prediction(explanation, row)
+    measure = _measure_of(explanation, request, row)
     ids: list[Tensor] = []
     words: dict[str, np.ndarray] = {}
     n_words = 0
@@ -312,13 +271,28 @@ def make_value_function(explanation: Explanation, request: AttributeRequest | Er
         words=words,
         n_words=n_words,
         position=prediction.position,
-        target=target,
-        foil=foil,
+        measure=replace(measure, rows=(0,)),
         erase_id=erase_id(task),
         ngram_batch=explanation.model_inputs.get("ngram_batch"),
         masked=explanation.generation.masked is not None,
-        scale=task.decision.scale if explanation.is_number else None,
     )
+
+
+def _measure_of(explanation: Explanation, request: AttributeRequest | EraseRequest, row: int) -> Measure:
+    """Return the quantity: of a class a difference, of a token its log-probability where the request has no foil."""
+    classes, task = explanation.is_classifier, explanation.subject.task
+    n_ids = len(task.label_names or []) if classes else 1 if explanation.is_number else task.tokenizer.vocab_size
+    for name, value in (("target", request.target), ("foil", request.foil)):
+        if value is not None and value >= n_ids:
+            kind = "class" if classes else "token"
+            raise UsageError(f"{name} {value} is no {kind}", f"ids run from 0 to {n_ids - 1}")
+    if explanation.is_number:
+        return measure_of_answer(explanation)
+    difference = measure_of_difference(explanation, row, request.target, request.foil)
+    if request.foil is not None and difference.ids == (request.foil,):
+        message = f"target and foil are both {request.foil}"
+        raise UsageError(message, "choose another class or token to contrast with")
+    return difference if classes or request.foil is not None else replace(difference, foil=None)
 
 
 def _word_numbers(stream: Stream, n: int, first: int) -> np.ndarray:

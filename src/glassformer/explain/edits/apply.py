@@ -8,29 +8,20 @@ No weight is changed, and no tensor is written in place: the pass continues with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.tape import Step
 from glassformer.explain.edits.grammar import KINDS, Edit, resolve, state_before
 from glassformer.explain.edits.reference import Means, has_mean, means_of_run
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs.families import counted_tokens
-from glassformer.explain.predictions import readable, rows_of
-from glassformer.explain.record_store import axis_indices, weak_cache
+from glassformer.explain.record_store import axis_indices
 from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS
-from glassformer.explain.trace import trace
-from glassformer.nn.ngram_embeddings import NgramBatch
-from glassformer.text.decision import written_number
-from glassformer.utils.device import tuned
-from glassformer.utils.process_settings import check_cancelled
 
 
 @dataclass(frozen=True)
@@ -198,7 +189,8 @@ class Edits:
                 raise UsageError(f"{edit}: this step has no mean over texts", hint)
             if self.means is None:
                 raise UsageError(f"{edit}: there are no means of reference texts", "pass `means`")
-            if edit.step not in self.means():
+            mean, sizes = self.means().get(edit.step), zip(axes, record.shape, strict=True)
+            if mean is None or mean.shape != tuple(size for axis, size in sizes if axis != "token"):
                 raise UsageError(f"{edit}: no reference text reaches this step", "use =0")
         if edit.kind == "B":
             if edit.step not in other:
@@ -214,17 +206,13 @@ class Edits:
 
 def edits_on(explanation: Explanation, edits: Sequence[str], other: Explanation | None = None) -> Edits:
     """Return the tap of edits of an explanation: its own act first, each with the values of its own second text."""
-    base, means = explanation.base or explanation, _means_of(explanation)
+    base = explanation.base or explanation
+    means = means_of_run(base.subject, base.records)
     first = None
     if explanation.edited is not None:
         theirs = None if explanation.other is None else explanation.other.records
         first = Edits(explanation.edited.edits, base.records, theirs, means)
     return Edits(edits, base.records, None if other is None else other.records, means, first)
-
-
-@weak_cache
-def _means_of(explanation: Explanation) -> Callable[[], Means]:
-    return means_of_run(explanation.subject, (explanation.base or explanation).records)
 
 
 def check_same_model(explanation: Explanation, other: Explanation | None) -> None:
@@ -251,7 +239,7 @@ def why_no_edits(explanation: Explanation) -> str | None:
     """Return why a text can neither be edited nor swept, as a sentence; None where it can."""
     if not explanation.records.layered:
         return None
-    count = counted_tokens(explanation.subject, explanation.request.text, explanation.streams)
+    count = max(map(len, explanation.streams))
     return f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {count}"
 
 
@@ -265,135 +253,3 @@ def _values_of_other(edit: Edit, other: Mapping[str, Step]) -> Tensor:
 def _weights_of(scores: str) -> str:
     """Return the id of the weights that follow some scores."""
     return f"{scores.rpartition('.')[0]}.weights"
-
-
-BATCH_TOKENS = 4096
-"""Maximum number of tokens of a batch."""
-
-
-class BatchedEdits:
-    """A tap for a batch: each row has edits of its own.
-
-    Attributes:
-        ids: ids of the steps that any row wants.
-    """
-
-    def __init__(self, rows: Sequence[Edits]) -> None:
-        self.rows = list(rows)
-        self.ids = set().union(*(row.ids for row in rows))
-
-    def __call__(self, id: str, x: Tensor) -> Tensor:
-        """Return the tensor to use for a step."""
-        step = id.partition("@")[0]
-        if len(x) != len(self.rows):
-            raise UsageError(f"{step} has no batch axis, so texts of one batch share it", "edit it with what_if")
-        parts = [row(id, part) if step in row.ids else part for row, part in zip(self.rows, x.split(1), strict=True)]
-        return torch.cat(parts)
-
-
-def edited_logits(
-    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
-) -> Float[Tensor, "N P C"]:
-    """Return the logits, or outputs, of one text under each of several sets of edits, in double precision."""
-    explanation.check_has_answer()
-    check_whole(explanation, other)
-    logits = torch.cat(list(_batches(explanation, variants, other))).double()
-    return logits[:, None] if logits.dim() == 2 else logits
-
-
-def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
-    """Return the logits, or the output, of a text without further edits, in double precision."""
-    explanation.check_has_answer()
-    check_whole(explanation)
-    return rows_of(explanation.records["logits"].value.double())
-
-
-def _batches(
-    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None
-) -> Iterator[Tensor]:
-    subject = explanation.subject
-    size = max(1, BATCH_TOKENS // sum(len(stream) for stream in explanation.streams))
-    for start in range(0, len(variants), size):
-        check_cancelled()
-        rows = [edits_on(explanation, v, other) for v in variants[start : start + size]]
-        inputs = {name: _repeated(value, len(rows)) for name, value in explanation.model_inputs.items()}
-        with tuned(subject.device), torch.no_grad(), trace(subject.model, lambda _: False, tap=BatchedEdits(rows)):
-            yield exact_forward(subject.model, **inputs)
-        for row in rows:
-            row.check_fired()
-
-
-def _repeated(value: Any, n: int) -> Any:
-    """Return an argument of the model for a batch of n equal texts."""
-    if isinstance(value, NgramBatch):
-        return replace(value, index=value.index.expand(n, -1))
-    return value.expand(n, *value.shape[1:])
-
-
-Unit = Literal["nats", "number"]
-"""Of what is followed: log-probabilities, or a number, in the units of the training numbers."""
-
-
-def unit_of(explanation: Explanation) -> Unit:
-    """Return the unit of what is followed."""
-    return "number" if explanation.is_number else "nats"
-
-
-@dataclass(frozen=True)
-class VariantEffect:
-    """What one set of edits changes in the prediction of a text, in few numbers."""
-
-    edits: list[str]
-    """The edits."""
-    change: float
-    """Change of the log-probability of what is predicted without edits, summed over the predictions; or of a number."""
-    n_changed: int
-    """Number of predictions that differ; a number differs where its text does."""
-    position: int | None
-    """Position where the log-probability falls most; null for a classifier or a number."""
-    before: str
-    """The most probable class or token there without edits, or the number."""
-    after: str
-    """The same with edits."""
-
-
-def variant_effects(
-    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
-) -> list[VariantEffect]:
-    """Return the effects of several sets of edits; arguments and errors as in `edited_logits`."""
-    if not variants:
-        return []
-    chosen = explanation.answered
-    base, after = base_logits(explanation), edited_logits(explanation, variants, other)
-    was, now = followed(explanation, base), followed(explanation, after)
-    change = now - was
-    if explanation.is_number:
-        before, texts = written_number(was.item()), [written_number(number) for [number] in now.tolist()]
-        rows = zip(variants, change[:, 0].tolist(), texts, strict=True)
-        return [VariantEffect([*edits], by, int(text != before), None, before, text) for edits, by, text in rows]
-    predictions = [explanation.predictions[i] for i in chosen]
-    best = after[:, chosen].argmax(dim=-1)
-    differs = best != base[chosen].argmax(dim=-1)
-    worst = change.argmin(dim=-1)
-    return [
-        VariantEffect(
-            edits=list(edits),
-            change=float(change[row].sum()),
-            n_changed=int(differs[row].sum()),
-            position=predictions[at].position,
-            before=predictions[at].top[0].piece,
-            after=readable(explanation.subject.task, int(best[row, at])),
-        )
-        for row, (edits, at) in enumerate(zip(variants, worst.tolist(), strict=True))
-    ]
-
-
-def followed(explanation: Explanation, logits: Float[Tensor, "... P C"]) -> Float[Tensor, "... A"]:
-    """Return the log-probability of each class or token of the answer without edits; or the number, of its output."""
-    if explanation.is_number:
-        mean, sd = explanation.subject.task.decision.scale
-        return mean + sd * logits[..., 0]
-    log_probs = logits[..., explanation.answered, :].log_softmax(dim=-1)
-    predictions = [explanation.predictions[i] for i in explanation.answered]
-    targets = torch.tensor([(p.actual or p.top[0]).id for p in predictions], device=log_probs.device)
-    return log_probs.gather(-1, targets.expand(log_probs.shape[:-1])[..., None])[..., 0]

@@ -16,9 +16,8 @@ Of an edited pass the parts are those that it computed, and what an edit added t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -26,15 +25,12 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.tape import Step
-from glassformer.explain.edits.apply import Unit, base_logits, check_whole, edited_logits, unit_of
+from glassformer.explain.edits.measure import Measure, Result, Unit, base_logits, effects, measure_of_difference
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.predictions import NUMBER, readable
 from glassformer.explain.record_store import get_parameter
 
 Part = tuple[str, str, Float[Tensor, "L D"]]
 """The name of a part, the edit that switches it off ("" if there is none), and what it adds to the residual stream."""
-MEAN = "mean of the training numbers"
-"""What a number is compared with."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +47,8 @@ class Contribution:
     """What the logit difference loses when the part is off; null for parts that have no such edit."""
 
 
-@dataclass(frozen=True)
-class Contributions:
+@dataclass(frozen=True, repr=False)
+class Contributions(Result):
     """The parts of one logit difference."""
 
     position: int | None
@@ -70,10 +66,6 @@ class Contributions:
     unit: Unit
     """Of the difference: "nats", as of log-probabilities, or "number", the unit of the training numbers."""
 
-    def __repr__(self) -> str:
-        difference = f"{self.target!r} minus {self.contrast!r} = {self.difference:.4g}"
-        return f"<Contributions of {len(self.parts)} parts to {difference}, error {self.error:.1g}>"
-
 
 def contributions(explanation: Explanation, prediction: int | None = None) -> Contributions:
     """Return the parts whose sum is the logit of a prediction minus that of its contrast.
@@ -81,75 +73,51 @@ def contributions(explanation: Explanation, prediction: int | None = None) -> Co
     By default it is the first generated token; the contrast is the most probable other class or token.
     """
     explanation.check_has_answer()
-    check_whole(explanation)
     if prediction is None:
         prediction = next(iter(explanation.answered), 0)
     n = max(len(explanation.predictions), explanation.is_number)
     if not 0 <= prediction < n:
         raise UsageError(f"there is no prediction {prediction}", f"there are {n}, from 0")
-    summed = _summed(explanation, prediction)
-    difference = float(summed.of_logits(base_logits(explanation)[prediction]))
+    measure = measure_of_difference(explanation, prediction)
+    difference = float(measure.of(base_logits(explanation)))
     parts = [
         (name, edit, value)
-        for name, edit, values in _logit_parts(explanation, summed)
+        for name, edit, values in _logit_parts(explanation, measure)
         for value in [float(values if values.dim() == 0 else values[prediction])]
     ]
     if (steps := _edited_steps(explanation)) and (ends := [id for id in _ends(explanation) if id in steps]):
         rest = difference - sum(value for _, _, value in parts)
         parts.append((f"edit of {ends[-1]}", "", rest))
-    edits = [[edit] for _, edit, _ in parts if edit]
-    after = edited_logits(explanation, edits)[:, prediction]
-    totals = iter((difference - summed.of_logits(after.T)).tolist())
+    after = effects(explanation, [[edit] for _, edit, _ in parts if edit], measure)[:, 0]
+    totals = iter((difference - after).tolist())
     return Contributions(
-        position=summed.position,
-        target=summed.target,
-        contrast=summed.contrast,
+        position=measure.position,
+        target=measure.target,
+        contrast=measure.contrast,
         difference=difference,
         error=sum(value for _, _, value in parts) - difference,
         parts=[Contribution(name, value, edit, next(totals) if edit else None) for name, edit, value in parts],
-        unit=unit_of(explanation),
+        unit=measure.unit,
     )
 
 
-class _Summed(NamedTuple):
-    """What is taken apart: two logits, or the output of a regressor, as functions of rows (C, …) → (…)."""
-
-    position: int | None
-    target: str
-    contrast: str
-    of_logits: Callable[[Tensor], Tensor]
-    of_head: Callable[[Tensor], Tensor]
-    """The same of the rows of the last matrix; of two classes with one logit it has one."""
-
-
-def _summed(explanation: Explanation, prediction: int) -> _Summed:
-    """Return what is taken apart of a prediction."""
-    task = explanation.subject.task
-    if explanation.is_number:
-        _, sd = task.decision.scale
-        return _Summed(None, NUMBER, MEAN, lambda rows: sd * rows[0], lambda rows: sd * rows[0])
-    chosen = explanation.predictions[prediction]
-    target = (chosen.actual or chosen.top[0]).id
-    contrast = next(candidate.id for candidate in chosen.top if candidate.id != target)
-
-    def between(rows: Tensor) -> Tensor:
-        return rows[target] - rows[contrast]
-
-    def second(rows: Tensor) -> Tensor:
-        return rows[0] if target == 1 else -rows[0]
-
-    of_head = second if explanation.records["logits"].op == "pin_zero" else between
-    return _Summed(chosen.position, readable(task, target), readable(task, contrast), between, of_head)
-
-
-def _logit_parts(explanation: Explanation, summed: _Summed) -> Iterator[tuple[str, str, Tensor]]:
+def _logit_parts(explanation: Explanation, measure: Measure) -> Iterator[tuple[str, str, Tensor]]:
     """Yield the name, the edit and the share of the difference of each part: (P,), or of the whole text ()."""
     records, model = explanation.records, explanation.subject.model
     logits = records["logits"]
     step = records[logits.inputs[0]] if logits.op == "pin_zero" else logits
-    direction = summed.of_head(get_parameter(model, step.params["weight"]).detach().double())
+    of_row = replace(measure, rows=(0,))
+
+    def of_head(name: str) -> Tensor:
+        """Return the measure of a parameter of the last matrix, (C, D) or (C,)."""
+        rows = get_parameter(model, name).detach().double()
+        if logits.op == "pin_zero":  # of two classes with one logit
+            rows = torch.cat([torch.zeros_like(rows), rows])
+        return of_row.of(rows.movedim(0, -1)[..., None, :])[..., 0]
+
+    direction = of_head(step.params["weight"])
     if bias := step.params.get("bias"):
-        yield bias, "", summed.of_head(get_parameter(model, bias).detach().double())
+        yield bias, "", of_head(bias)
     if why := why_no_sum(records.steps):
         raise UsageError(why)
     end = records[step.inputs[0]]

@@ -13,157 +13,33 @@ change = -5.074
 [[finding.control]]
 edits = ["encoder.0.self.scores[head:0;key:0]=blocked"]
 after = "2026-04-05"
-
-The same examples are predicted twice, in fp32, and compared by the paired test of the task.
 """
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from msgspec import Meta
 
-from glassformer.config import DecodeConfig
 from glassformer.config.validation import build
-from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.evaluate.scoring import paired
 from glassformer.explain.compute import compute_explanation
-from glassformer.explain.edits.apply import Edits
 from glassformer.explain.edits.grammar import Edit
-from glassformer.explain.edits.reference import means_of_run
+from glassformer.explain.edits.measure import measure_of_answer
 from glassformer.explain.edits.sweeps import sweep_keys
 from glassformer.explain.edits.what_if import WhatIf, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.one_label import of_same_label
-from glassformer.explain.predictions import output_of
-from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS, EditText, Request, Text, TraceRequest
-from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256, with_member
-from glassformer.explain.trace import trace
-from glassformer.models.ensemble import members_of
-from glassformer.runs.records import Evaluation
-from glassformer.tasks.reporting import answer_text
+from glassformer.explain.predictions import output_of, rows_of
+from glassformer.explain.request import MAX_EDITS, EditText, Request, Text, TraceRequest
+from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256
 from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import atomic_write_text
-from glassformer.utils.device import tuned
 from glassformer.utils.safe_read import LIMITS
-
-MAX_GROUPS = 12
-"""Maximum groups of examples that are reported, those that lost most first."""
-_TAG = re.compile(r"\[[^\]]{1,20}\]")
-
-
-class Group(TypedDict):
-    """Examples of one class, or of one tag at the beginning of the source ("[en_US]")."""
-
-    name: str
-    n: int
-    before: float
-    """Share of right answers without edits, from 0 to 1."""
-    after: float
-
-
-class EditScores(TypedDict):
-    """The scores of a split without and with edits."""
-
-    edits: list[str]
-    member: int | None
-    """Which model of an ensemble was edited and scored alone; None: the run has one model."""
-    metric: str
-    before: float
-    after: float
-    test: dict[str, Any]
-    """The paired test: difference (after − before), ci95, p_value, n; see `evaluate/significance.py`."""
-    groups: list[Group]
-
-
-def evaluate_edits(
-    subject: Subject, split: Split, edits: Sequence[str], decode: DecodeConfig, member: int = 1
-) -> EditScores:
-    """Return the headline score of a split without and with edits, their paired test, and where answers were lost.
-
-    The first example gives the names and sizes by which edits are checked. Of an ensemble one member, counted from 1,
-    is edited and scored alone.
-    """
-    several, subject = len(members_of(subject.model)) > 1, with_member(subject, member)
-    task, model = subject.task, subject.model
-    if task.report.comparison_keys is None:
-        raise UsageError(f"there is no paired test of a {task.report.model_name}")
-    first = compute_explanation(subject, TraceRequest(split.text[0][:MAX_FULL_TOKENS]))
-    # A language model is scored on texts as they are.
-    tap = _tap(first, edits, generates=len(first.streams) > 1)
-    with tuned(subject.device):
-        with trace(model, lambda _: False):  # the same attention, step by step, as with a tap
-            before = task.evaluate(model, split, decode)
-        with trace(model, lambda _: False, tap=tap):
-            after = task.evaluate(model, split, decode)
-    tap.check_fired()
-    (metric, value, _), (_, changed, _) = (
-        task.report.score(Evaluation(task.name, "", each)) for each in (before, after)
-    )
-    if value is None or changed is None:
-        raise UsageError(f"this split has no {metric.name}", "choose another with --split")
-    of_truth, of_answer = task.report.comparison_keys
-    truth, was, is_now = (
-        [answer_text(row[name]) for row in rows["predictions"]]
-        for rows, name in ((before, of_truth), (before, of_answer), (after, of_answer))
-    )
-    shares = metric.name in ("accuracy", "exact_match")
-    return {
-        "edits": [str(edit) for edit in tap.edits],
-        "member": member if several else None,
-        "metric": metric.name,
-        "before": float(value),
-        "after": float(changed),
-        "test": paired(task.report.scoring(before), after["predictions"], before["predictions"]),
-        "groups": _groups(first.is_classifier, split.text, truth, was, is_now) if shares else [],
-    }
-
-
-def predict_edited(
-    subject: Subject, texts: Sequence[str], edits: Sequence[str], decode: DecodeConfig, member: int = 1
-) -> list[dict[str, Any]]:
-    """Return the predictions of texts under edits, as the task's `predict` does; arguments as in `evaluate_edits`."""
-    if not texts:
-        return []
-    subject = with_member(subject, member)
-    first = compute_explanation(subject, TraceRequest(texts[0][:MAX_FULL_TOKENS]))
-    tap = _tap(first, edits, generates=not (first.is_classifier or first.is_number))
-    with tuned(subject.device), trace(subject.model, lambda _: False, tap=tap):
-        answers = subject.task.predict(subject.model, texts, decode)
-    tap.check_fired()
-    return answers
-
-
-def _tap(first: Explanation, edits: Sequence[str], generates: bool) -> Edits:
-    """Return the tap of edits for many texts, checked by the steps of the first."""
-    tap = Edits(edits, first.records, means=means_of_run(first.subject, first.records))
-    if generates and (placed := tap.at_positions_of(first.streams[-1].name)):
-        raise UsageError(f"{placed[0]} is about positions of the text that is generated", "name other axes")
-    return tap
-
-
-def _groups(
-    by_class: bool, texts: Sequence[str], truth: Sequence[str], was: Sequence[str], is_now: Sequence[str]
-) -> list[Group]:
-    """Return the groups of examples, by class or by tag, that lost most, at most `MAX_GROUPS`."""
-    rows: dict[str, list[tuple[bool, bool]]] = defaultdict(list)
-    for text, right, a, b in zip(texts, truth, was, is_now, strict=True):
-        tag = _TAG.match(text)
-        name = right if by_class else tag[0] if tag else ""
-        if name:
-            rows[name].append((a == right, b == right))
-    groups: list[Group] = [
-        {"name": name, "n": len(r), "before": sum(a for a, _ in r) / len(r), "after": sum(b for _, b in r) / len(r)}
-        for name, r in rows.items()
-    ]
-    return sorted(groups, key=lambda group: (group["after"] - group["before"], group["name"]))[:MAX_GROUPS]
-
 
 MAX_TRIED = 5
 """Maximum heads that `find_head` tries, those with the largest effect first."""
@@ -204,11 +80,14 @@ class Finding(Request):
     """The second text, for =B."""
     control: list[Control] = field(default_factory=list)
     """Other edits, for comparison."""
+    request: dict[str, Any] = field(default_factory=dict)
+    """All other fields of the `TraceRequest`: label, target, member, checkpoint, decode."""
 
     @property
-    def request(self) -> TraceRequest:
+    def trace_request(self) -> TraceRequest:
         """Return the request that shows it."""
-        return TraceRequest(self.text, edits=tuple(self.edits), other_text=self.other_text)
+        own = {"text": self.text, "edits": list(self.edits), "other_text": self.other_text}
+        return TraceRequest.from_dict({**self.request, **own})
 
 
 def differences(expected: Finding, now: Finding, of_numbers: bool = False) -> list[str]:
@@ -245,7 +124,9 @@ def make_finding(
     explanation: Explanation, edits: Sequence[str], other: Explanation | None = None, name: str = ""
 ) -> Finding:
     """Return the finding of some edits; if they are of one head, its controls are the same edits of the others."""
-    result = what_if(explanation, edits, other)
+    result, request = what_if(explanation, edits, other), of_same_label(explanation.request, explanation.subject)
+    if request.edits:
+        raise UsageError("a finding compares with the text without edits", "take the explanation without edits")
     controls = []
     for control in _other_heads(explanation, edits):
         after = what_if(explanation, control, other).answer_after
@@ -259,15 +140,17 @@ def make_finding(
         change=_change(explanation, result),
         other_text=None if other is None else other.request.text,
         control=controls,
+        request={name: value for name, value in request.to_json().items() if name not in ("text", "edits")},
     )
 
 
 def _change(explanation: Explanation, result: WhatIf) -> float:
     """Return by how much the log-probability of the answer changes, or the number itself."""
-    if explanation.is_number:
-        after, before = (output_of(records).sum().item() for records in (result.records, explanation.records))
-        return float(f"{explanation.subject.task.decision.scale[1] * (after - before):.6g}")
-    return round(sum(effect.log_prob_after - effect.log_prob_before for effect in result.effects), 4)
+    measure = measure_of_answer(explanation)
+    before, after = (
+        float(measure.of(rows_of(output_of(e).double())).sum()) for e in (explanation.records, result.records)
+    )
+    return float(f"{after - before:.6g}") if measure.unit == "number" else round(after - before, 4)
 
 
 def _other_heads(explanation: Explanation, edits: Sequence[str]) -> list[list[str]]:
@@ -308,7 +191,9 @@ def write_findings(path: Path, subject: Subject, findings: Sequence[Finding]) ->
     """Write findings on the model of a run, atomically."""
     import tomli_w
 
-    kept = [{name: value for name, value in asdict(finding).items() if value not in (None, [])} for finding in findings]
+    kept = [
+        {name: value for name, value in asdict(finding).items() if value not in (None, [], {})} for finding in findings
+    ]
     weights = checkpoint_sha256(subject, MODEL)
     data = ({} if weights is None else {"weights": weights}) | {"finding": kept}
     atomic_write_text(path, tomli_w.dumps(data, multiline_strings=False))
@@ -328,6 +213,7 @@ def read_findings(path: Path) -> tuple[str | None, list[Finding]]:
 def _finding(path: Path, number: int, data: Any) -> Finding:
     try:
         finding = build(Finding, data, "", "this finding")
+        finding.trace_request  # noqa: B018  # its fields are checked
         for edit in (*finding.edits, *(edit for control in finding.control for edit in control.edits)):
             Edit.parse(edit)
     except UsageError as error:
@@ -338,9 +224,9 @@ def _finding(path: Path, number: int, data: Any) -> Finding:
 
 def measure_again(subject: Subject, finding: Finding) -> Finding:
     """Return a finding with the same edits measured on the model as it is now."""
-    request = finding.request
+    request = finding.trace_request
     base = compute_explanation(subject, request.without_edits())
-    second = of_same_label(request.of_other_text(), base.labels)
+    second = of_same_label(request.of_other_text(), base.subject)
     other = None if request.other_text is None else compute_explanation(subject, second)
     now = make_finding(base, finding.edits, other, finding.name)
     after = [Control(one.edits, what_if(base, one.edits, other).answer_after or "") for one in finding.control]

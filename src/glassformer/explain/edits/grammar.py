@@ -20,6 +20,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor
@@ -169,24 +170,7 @@ def _without_alias(edit: Edit, records: Mapping[str, Step]) -> tuple[str, str]:
 
 def _matches(wanted: list[str], parts: list[str]) -> bool:
     """Return whether the parts of an id fit those of a step, in which `*` stands for any characters."""
-    return len(wanted) == len(parts) and all(map(_fits, wanted, parts))
-
-
-def _fits(wanted: str, part: str) -> bool:
-    """Return whether a part fits: each piece between two `*` at the first place where it occurs, without going back."""
-    first, *pieces = wanted.split("*")
-    if not pieces:
-        return wanted == part
-    *inner, last = pieces
-    if not part.startswith(first):
-        return False
-    at = len(first)
-    for piece in inner:
-        found = part.find(piece, at)
-        if found < 0:
-            return False
-        at = found + len(piece)
-    return part.endswith(last) and len(part) - len(last) >= at
+    return len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted))
 
 
 def state_before(id: str, records: Mapping[str, Step]) -> str:

@@ -13,15 +13,22 @@ https://arxiv.org/abs/2303.08112).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits.apply import Unit, base_logits, check_whole, edited_logits, followed, unit_of
+from glassformer.explain.edits.apply import check_whole
+from glassformer.explain.edits.measure import (
+    Measure,
+    Result,
+    Unit,
+    base_logits,
+    edited_logits,
+    effects,
+    measure_of_answer,
+    measure_of_difference,
+)
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import readable
 from glassformer.text.decision import written_number
@@ -55,8 +62,8 @@ class LayersStack:
     """From the embedding alone to the whole model."""
 
 
-@dataclass(frozen=True)
-class LayersSweep:
+@dataclass(frozen=True, repr=False)
+class LayersSweep(Result):
     """The predictions after each layer."""
 
     positions: list[int | None]
@@ -65,10 +72,6 @@ class LayersSweep:
     """The encoder before the decoder."""
     unit: Unit
     """Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers."""
-
-    def __repr__(self) -> str:
-        stacks = " and ".join(f"{stack.stack} ({len(stack.rows)} rows)" for stack in self.stacks)
-        return f"<LayersSweep of {len(self.positions)} predictions by layer: {stacks}>"
 
 
 def sweep_layers(explanation: Explanation) -> LayersSweep:
@@ -79,22 +82,22 @@ def sweep_layers(explanation: Explanation) -> LayersSweep:
         for stack, n_layers in depth.items()
         for n in range(n_layers)
     ]
-    whole = base_logits(explanation)
+    measure, whole = measure_of_answer(explanation), base_logits(explanation)
     early = iter(edited_logits(explanation, variants))
     stacks = []
     for stack, n_layers in depth.items():
-        rows = [_row(explanation, n, next(early), whole) for n in range(n_layers)]
-        stacks.append(LayersStack(stack, [*rows, _row(explanation, n_layers, whole, whole)]))
+        rows = [_row(explanation, measure, n, next(early), whole) for n in range(n_layers)]
+        stacks.append(LayersStack(stack, [*rows, _row(explanation, measure, n_layers, whole, whole)]))
     positions = [explanation.predictions[i].position for i in explanation.answered]
-    return LayersSweep([None] if explanation.is_number else positions, stacks, unit_of(explanation))
+    return LayersSweep(positions or [None], stacks, measure.unit)
 
 
-def _row(explanation: Explanation, layer: int, logits: torch.Tensor, whole: torch.Tensor) -> LayerRow:
+def _row(explanation: Explanation, measure: Measure, layer: int, logits: Tensor, whole: Tensor) -> LayerRow:
     """Return the predictions of logits (P, C), compared with those of the whole model."""
-    task, own = explanation.subject.task, followed(explanation, logits)
-    if explanation.is_number:
+    task, own = explanation.subject.task, measure.of(logits)
+    if measure.unit == "number":
         return LayerRow(layer, [written_number(own.item())], [], [], [], own.tolist())
-    logits, whole = logits[explanation.answered], whole[explanation.answered]
+    logits, whole = logits[list(measure.rows)], whole[list(measure.rows)]
     log_probs, target = logits.log_softmax(dim=-1), whole.log_softmax(dim=-1)
     return LayerRow(
         layer=layer,
@@ -136,8 +139,8 @@ class StatesGrid:
     """From the embedding to the last layer."""
 
 
-@dataclass(frozen=True)
-class StatesSweep:
+@dataclass(frozen=True, repr=False)
+class StatesSweep(Result):
     """Every state of the residual stream, exchanged between two texts."""
 
     position: int | None
@@ -155,27 +158,29 @@ class StatesSweep:
     unit: Unit
     """Of the differences: "nats", as of log-probabilities, or "number", the unit of the training numbers."""
 
-    def __repr__(self) -> str:
-        cells = sum(len(row.noising) for grid in self.grids for row in grid.rows)
-        return f"<StatesSweep of {cells} states: {self.answer!r} or {self.other_answer!r} at position {self.position}>"
-
 
 def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
     """Return the share of the answer that each state of the residual stream carries."""
     explanation.check_has_answer()
     check_whole(explanation, other)
-    compared = _compared(explanation, other)
-    m_a, m_b = (compared.measure(base_logits(e)).item() for e in (explanation, other))
-    if abs(m_a - m_b) < compared.least:
-        raise UsageError(*compared.too_similar)
-    position = compared.position
-    end = None if explanation.generation.masked is not None else position
+    measure, (answer, foil), least = _compared(explanation, other)
+    m_a, m_b = (measure.of(base_logits(e)).item() for e in (explanation, other))
+    if abs(m_a - m_b) < least:
+        why = f"the logit difference is {m_a:.2f} in one text and {m_b:.2f} in the other, too similar for shares"
+        hint = "choose texts whose answers are more certain"
+        if measure.unit == "number":
+            why = f"the number is {answer} for one text and {foil} for the other, too similar for shares"
+            hint = f"choose a second text whose number is at least {least:.3g} away"
+        raise UsageError(why, hint)
+    end = None if explanation.generation.masked is not None else measure.position
     grids = []
     for stream, states in _states(explanation):
         pairs = _pairs(explanation, other, stream, end)
         edits = [(state, i, j) for state in states for i, j in pairs]
-        lost = _measured(compared, explanation, other, [f"{s}[token:{i}]=B[token:{j}]" for s, i, j in edits])
-        back = _measured(compared, other, explanation, [f"{s}[token:{j}]=B[token:{i}]" for s, i, j in edits])
+        there = [[f"{s}[token:{i}]=B[token:{j}]"] for s, i, j in edits]
+        here = [[f"{s}[token:{j}]=B[token:{i}]"] for s, i, j in edits]
+        lost = effects(explanation, there, measure, other)[:, 0].tolist() if edits else []
+        back = effects(other, here, measure, explanation)[:, 0].tolist() if edits else []
         n_tokens = len(explanation.streams[stream])
         rows = []
         for row, state in enumerate(states):
@@ -190,47 +195,21 @@ def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
     if not any(grid.pairs for grid in grids):
         message = "no token of one text stands for one of the other: the texts share no beginning and no end"
         raise UsageError(message, "choose texts of equally many tokens")
-    return StatesSweep(position, *compared.answers, m_a, m_b, grids, unit_of(explanation))
+    return StatesSweep(measure.position, answer, foil, m_a, m_b, grids, measure.unit)
 
 
-class _Compared(NamedTuple):
-    """What is compared of two texts: a prediction and both answers, and their logit difference or the number."""
-
-    position: int | None
-    answers: tuple[str, str]
-    measure: Callable[[Tensor], Tensor]
-    """Of logits (…, P, C) the difference (…) that is shared out."""
-    least: float
-    """Smallest difference of both texts' measures of which a share is given."""
-    too_similar: tuple[str, str]
-    """Why there are no shares below that, with a hint."""
-
-
-def _compared(a: Explanation, b: Explanation) -> _Compared:
-    """Return what is compared of two texts."""
-    task = a.subject.task
+def _compared(a: Explanation, b: Explanation) -> tuple[Measure, tuple[str, str], float]:
+    """Return what is compared of two texts, both answers, and the smallest difference of which a share is given."""
     if a.is_number:
-        mean, sd = task.decision.scale
-        one, other = (written_number(followed(e, base_logits(e)).item()) for e in (a, b))
-        why = f"the number is {one} for one text and {other} for the other, too similar for shares"
-        hint = f"choose a second text whose number is at least {MIN_DEVIATIONS * sd:.3g} away"
-        least = MIN_DEVIATIONS * sd
-        return _Compared(None, (one, other), lambda x: followed(a, x)[..., 0] - mean, least, (why, hint))
-    index, answer, foil = _first_difference(a, b)
-
-    def measure(logits: Tensor) -> Tensor:
-        return logits[..., index, answer] - logits[..., index, foil]
-
-    m_a, m_b = (measure(base_logits(e)).item() for e in (a, b))
-    why = f"the logit difference is {m_a:.2f} in one text and {m_b:.2f} in the other, too similar for shares"
-    texts = readable(task, answer), readable(task, foil)
-    hint = "choose texts whose answers are more certain"
-    return _Compared(a.predictions[index].position, texts, measure, MIN_DIFFERENCE, (why, hint))
-
-
-def _measured(compared: _Compared, e: Explanation, other: Explanation, edits: Sequence[str]) -> list[float]:
-    """Return what is compared under each edit."""
-    return compared.measure(edited_logits(e, [[edit] for edit in edits], other)).tolist() if edits else []
+        whole = measure_of_answer(a)
+        numbers = (written_number(whole.of(base_logits(e)).item()) for e in (a, b))
+        return (
+            measure_of_difference(a, 0),
+            (next(numbers), next(numbers)),
+            MIN_DEVIATIONS * a.subject.task.decision.scale[1],
+        )
+    measure = measure_of_difference(a, *_first_difference(a, b))
+    return measure, (measure.target, measure.contrast), MIN_DIFFERENCE
 
 
 def _first_difference(a: Explanation, b: Explanation) -> tuple[int, int, int]:

@@ -10,22 +10,20 @@ position fit, and the numbers of all checkpoints are of the same tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import torch
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits.apply import Unit, VariantEffect, edited_logits, followed, unit_of, variant_effects
+from glassformer.explain.edits.measure import Result, Unit, VariantEffect, effects, measure_of_answer, variant_effects
 from glassformer.explain.edits.what_if import predictions_of, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import filled_answer
-from glassformer.explain.one_label import of_one_label
 from glassformer.explain.predictions import readable, rows_of
 from glassformer.explain.record_store import RecordStore
-from glassformer.explain.subject import LoadedSubject, Subject, list_checkpoints, with_checkpoint, with_member
-from glassformer.models.ensemble import members_of
+from glassformer.explain.subject import View, list_checkpoints
 from glassformer.text.decision import written_number
 from glassformer.utils.device import tuned
 from glassformer.utils.process_settings import check_cancelled
@@ -47,8 +45,8 @@ class Part:
     """Effect of switching off the other heads of the same block; null where there are none."""
 
 
-@dataclass(frozen=True)
-class PartsSweep:
+@dataclass(frozen=True, repr=False)
+class PartsSweep(Result):
     """Every head and block of a model, switched off."""
 
     parts: list[Part]
@@ -57,11 +55,6 @@ class PartsSweep:
     """Largest change, in size, when a part of the same model with initial weights is off."""
     unit: Unit
     """Of the changes: "nats" of log-probability, or "number", the unit of the training numbers."""
-
-    def __repr__(self) -> str:
-        most = _most([part.off for part in self.parts], self.unit)
-        words = "needed most" if self.unit == "nats" else "with the largest effect"
-        return f"<PartsSweep of {len(self.parts)} heads and blocks; {words}: {most}>"
 
 
 @dataclass(frozen=True)
@@ -76,18 +69,14 @@ class KeysGrid:
     """One list per head, one effect per key."""
 
 
-@dataclass(frozen=True)
-class KeysSweep:
+@dataclass(frozen=True, repr=False)
+class KeysSweep(Result):
     """Every head of a model, kept from attending to each token."""
 
     grids: list[KeysGrid]
     """In order of computation."""
     unit: Unit
     """Of the changes: "nats" of log-probability, or "number", the unit of the training numbers."""
-
-    def __repr__(self) -> str:
-        n_heads = sum(len(grid.effects) for grid in self.grids)
-        return f"<KeysSweep of {n_heads} heads; {_most(self.strongest(1), self.unit)}>"
 
     def strongest(self, n: int = 10) -> list[VariantEffect]:
         """Return the n effects that lower the log-probability most, or change the number most, the largest first."""
@@ -98,11 +87,10 @@ class KeysSweep:
 def sweep_parts(explanation: Explanation) -> PartsSweep:
     """Return the effect of switching off each head and block, of each head alone, and of all heads of a block."""
     plans = _plans(explanation)
-    effects = iter(variant_effects(explanation, [edits for plan in plans for edits in (plan.off, plan.alone) if edits]))
-    parts = [
-        Part(plan.step, plan.kind, plan.head, next(effects), next(effects) if plan.alone else None) for plan in plans
-    ]
-    return PartsSweep(parts, _untrained(explanation, [plan.off for plan in plans]), unit_of(explanation))
+    found = iter(variant_effects(explanation, [edits for plan in plans for edits in (plan.off, plan.alone) if edits]))
+    parts = [Part(plan.step, plan.kind, plan.head, next(found), next(found) if plan.alone else None) for plan in plans]
+    untrained = _untrained(explanation, [plan.off for plan in plans])
+    return PartsSweep(parts, untrained, measure_of_answer(explanation).unit)
 
 
 def sweep_keys(explanation: Explanation) -> KeysSweep:
@@ -114,13 +102,13 @@ def sweep_keys(explanation: Explanation) -> KeysSweep:
         for h in range(step.shape[0])
         for k in range(step.shape[-1])
     ]
-    effects = iter(variant_effects(explanation, variants))
+    found = iter(variant_effects(explanation, variants))
     grids = []
     for step in attentions:
         n_heads, _, n_keys = step.shape
-        rows = [[next(effects) for _ in range(n_keys)] for _ in range(n_heads)]
+        rows = [[next(found) for _ in range(n_keys)] for _ in range(n_heads)]
         grids.append(KeysGrid(step.id, step.axes[-1].stream or "", rows))
-    return KeysSweep(grids, unit_of(explanation))
+    return KeysSweep(grids, measure_of_answer(explanation).unit)
 
 
 class _Plan(NamedTuple):
@@ -149,15 +137,15 @@ def _plans(explanation: Explanation) -> list[_Plan]:
 
 def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> float:
     """Return the largest change of what is followed by one edit alone, in the model with initial weights."""
-    subject = explanation.subject
-    devices = [subject.device] if subject.device.type == "cuda" else []
+    view = explanation.subject
+    devices = [view.device] if view.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(0)
-        model = subject.task.build_model()
-    model = members_of(model)[0].to(subject.device).eval()
+        model = view.run.task.build_model()
     # The edits of an edited explanation are of the trained model.
-    fresh = replace(explanation.base or explanation, subject=LoadedSubject(subject, model))
-    totals = followed(explanation, edited_logits(fresh, [["logits*1"], *variants])).sum(dim=-1)
+    initial = replace(view, weights=model.to(view.device).eval(), member=1)
+    fresh = replace(explanation.base or explanation, subject=initial)
+    totals = effects(fresh, [["logits*1"], *variants], measure_of_answer(explanation)).sum(dim=-1)
     return float((totals[1:] - totals[0]).abs().max())
 
 
@@ -183,25 +171,14 @@ class CheckpointEffect:
     """The same with edits."""
 
 
-@dataclass(frozen=True)
-class CheckpointsSweep:
+@dataclass(frozen=True, repr=False)
+class CheckpointsSweep(Result):
     """What edits change in every checkpoint of a run."""
 
     checkpoints: list[CheckpointEffect]
     """The first training step first."""
     unit: Unit
     """Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers."""
-
-    def __repr__(self) -> str:
-        changed = sum(one.answer_before != one.answer_after for one in self.checkpoints)
-        return f"<CheckpointsSweep: another answer in {changed} of {len(self.checkpoints)} checkpoints>"
-
-
-def _most(effects: Iterable[VariantEffect], unit: Unit) -> str:
-    """Return the strongest effect in a few words."""
-    most = min(effects, key=_strength(unit), default=None)
-    size = None if most is None else f"{most.change:+.3f} nats" if unit == "nats" else f"{most.change:+.4g}"
-    return "nothing to switch off" if most is None else f"{'; '.join(most.edits)}, {size}"
 
 
 def _strength(unit: Unit) -> Callable[[VariantEffect], float]:
@@ -213,24 +190,22 @@ def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
     """Return the effect of the edits of an explanation at each checkpoint of its run, the first training step first."""
     if explanation.base is None:
         raise UsageError("a sweep of checkpoints needs edits", "as in: explain(run, TraceRequest(text, edits=…))")
-    explanation.check_has_answer()
     base, other, request = explanation.base, explanation.other, explanation.request
-    found = []
+    measure, found = measure_of_answer(base), []
     for info in list_checkpoints(explanation.run):
         check_cancelled()
-        whole, _ = of_one_label(with_checkpoint(explanation.run, info["name"]), request)
-        model = with_member(whole, request.member)
+        model = base.subject.at(info["name"])
         at = _at(base, model)
         result = what_if(at, request.edits, None if other is None else _at(other, model), again=False)
         logits = [rows_of(one.records["logits"].value) for one in (at, result)]
         before, after = (_answer(base, one) for one in logits)
-        values = [float(followed(base, one.double()).sum()) for one in logits]
-        of_unit = (None, None, *values) if base.is_number else (*values, None, None)
+        values = [float(measure.of(one.double()).sum()) for one in logits]
+        of_unit = (None, None, *values) if measure.unit == "number" else (*values, None, None)
         found.append(CheckpointEffect(info["name"], info["step"], before, after, *of_unit))
-    return CheckpointsSweep(found, unit_of(base))
+    return CheckpointsSweep(found, measure.unit)
 
 
-def _at(explanation: Explanation, subject: Subject) -> Explanation:
+def _at(explanation: Explanation, subject: View) -> Explanation:
     """Return the explanation of the same tokens by other weights."""
     with tuned(subject.device):
         records = RecordStore(subject.model, explanation.model_inputs, explanation.streams)
@@ -241,7 +216,7 @@ def _at(explanation: Explanation, subject: Subject) -> Explanation:
 def _answer(explanation: Explanation, logits: Any) -> str:
     """Return what logits (P, C) predict, token by token, or the number of an output."""
     if explanation.is_number:
-        return written_number(followed(explanation, logits.double()).item())
+        return written_number(measure_of_answer(explanation).of(logits).item())
     task = explanation.subject.task
     best = logits[explanation.answered].argmax(dim=-1).tolist()
     if explanation.is_classifier:

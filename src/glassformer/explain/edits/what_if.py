@@ -6,7 +6,6 @@ what the model would say instead.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,10 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.explain.capture.tape import Check
+from glassformer.config import DecodeConfig
+from glassformer.errors import UsageError
 from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edits_on
 from glassformer.explain.edits.grammar import Edit
+from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import encode, filled_answer
 from glassformer.explain.one_label import of_same_label
@@ -136,7 +137,7 @@ def explain_edited(
         base = explain(subject, request.without_edits())
     other = None
     if request.other_text is not None:
-        second = of_same_label(request.of_other_text(), base.labels)
+        second = of_same_label(request.of_other_text(), base.subject)
         other = (explain or compute_explanation)(subject, second)
     return with_edits(base, request.edits, other, trace_id=trace_id)
 
@@ -159,22 +160,11 @@ def with_edits(
         records=result.records,
         predictions=predictions_of(base, output_of(result.records)),
         answer=result.answer,
-        checks=[_untouched(base, result)],
+        checks=[],
         edited=result,
         base=base,
         other=other,
     )
-
-
-def _untouched(base: Explanation, result: WhatIf) -> Check:
-    """Compare the steps before the first edited one with those of the pass without edits: equal to the bit."""
-    edited = {applied.step for applied in result.applied}
-    value = 0.0
-    for id in itertools.takewhile(lambda id: id not in edited, result.records):
-        if id not in result.same:
-            value = max(value, float((result.records[id].value.double() - base.records[id].value.double()).abs().max()))
-    meaning = "The largest difference between the steps before the first edit, with edits and without."
-    return Check("before the first edit", value, 0.0, value == 0.0, meaning)
 
 
 def what_if(
@@ -266,8 +256,7 @@ def _decode_again(
     if not after:
         return vector_answer(output_of(edited), output_of((explanation.base or explanation).records)), ""
     if explanation.is_classifier:
-        temperature = explanation.temperature if request.calibrated else None
-        answer = class_answer(after[0], rows_of(output_of(edited))[0], temperature)
+        answer = class_answer(after[0])
         return (explanation.labels.about(answer) if explanation.labels else answer), ""
     if (masked := explanation.generation.masked) is not None:
         return filled_answer(subject, request.text, edited["logits"].value[masked]), ""
@@ -281,3 +270,29 @@ def _decode_again(
     if idle := used.never_acted:
         return None, f"not decoded again, as {idle[0]} does not act while decoding"
     return text_answer(encoded.answer, encoded.decode), ""
+
+
+def predict_edited(
+    subject: Subject, texts: Sequence[str], edits: Sequence[str], decode: DecodeConfig, member: int = 1
+) -> list[dict[str, Any]]:
+    """Return the predictions of texts under edits, as the task's `predict` does; of an ensemble by one member alone.
+
+    The first text gives the names and sizes by which the edits are checked.
+
+    Raises:
+        UsageError: an edit does not fit; or it is of one label or word, which an explanation alone looks at.
+    """
+    if not texts:
+        return []
+    first = compute_explanation(subject, TraceRequest(texts[0], member=member))
+    tap = Edits(edits, first.records, means=means_of_run(first.subject, first.records))
+    if first.labels is not None and (of_one := [id for id in tap.ids if first.records.steps[id].stack == "head"]):
+        message = f"{of_one[0]} is of one label or word here, and `predict` answers all of them"
+        raise UsageError(message, "edit a step before it, or one text: glassformer explain RUN TEXT --edit …")
+    generates = not (first.is_classifier or first.is_number)
+    if generates and (placed := tap.at_positions_of(first.streams[-1].name)):
+        raise UsageError(f"{placed[0]} is about positions of the text that is generated", "name other axes")
+    with tuned(subject.device), trace(first.subject.whole, lambda _: False, tap=tap):
+        answers = subject.task.predict(first.subject.whole, texts, decode)
+    tap.check_fired()
+    return answers

@@ -29,7 +29,7 @@ from glassformer.explain.inputs.encoded_text import (
 )
 from glassformer.explain.predictions import Answer, DecodeLog, generate
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
-from glassformer.explain.streams import Span, Stream, add_hashed_ngrams, decoded_spans, make_stream
+from glassformer.explain.streams import Span, add_hashed_ngrams, decoded_spans, make_stream
 from glassformer.explain.subject import Subject
 from glassformer.models import LanguageModel
 from glassformer.models.ensemble import Ensemble, members_of
@@ -237,18 +237,6 @@ def encode(subject: Subject, request: TraceRequest) -> EncodedText:
         raise UsageError("a request has a target or a prefix, not both", "remove one of them")
     _check_prefix(request.prefix, subject.task.tokenizer)
     return family.encode(subject, request, decode_settings(subject, dict(request.decode)))
-
-
-def counted_tokens(subject: Subject, text: str, streams: Sequence[Stream], n_more: int = 0) -> str:
-    """Return the number of tokens of a text that is refused as too long; of one that was cut, how many are read, too.
-
-    `n_more` is the number of tokens after the text that are read as well, of a language model.
-    """
-    t, n_read = subject.task.tokenizer, max(map(len, streams))
-    is_masked = subject.task.explain_as == "masked_language_model"
-    ids = t.framed(masked_text.encode_masked(t, text)[0] if is_masked else t.encode(text))
-    n = len(ids if len(streams) == 1 else t.with_end(ids)) + n_more
-    return f"{n}, of which {n_read} are read" if n > n_read else f"{n_read}"
 
 
 def decode_settings(subject: Subject, changes: dict[str, Any]) -> DecodeConfig:

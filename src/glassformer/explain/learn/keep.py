@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 from glassformer.config.recipes import config_to_dict
 from glassformer.errors import UsageError
 from glassformer.explain.learn.learning import LEFT_OUT, training_settings
-from glassformer.explain.subject import with_checkpoint
-from glassformer.models.ensemble import Ensemble
 from glassformer.runs.folder import LEARNED_RECORD, RunFolder
 from glassformer.runs.model_folder import TOKENIZERS, read_description, save_model
 from glassformer.runs.origin import read_origin
@@ -46,10 +44,10 @@ def keep(explanation: Explanation, out: Path | str) -> Path:
     if RunFolder(out).not_empty:
         raise UsageError(f"{out} is not empty", "name a new folder")
     source = RunFolder(explanation.run.path).require_model_folder()
-    whole = with_checkpoint(explanation.run, explanation.request.checkpoint).model
-    weights = {name: p.detach() for name, p in whole.named_parameters()}
-    prefix = f"members.{explanation.request.member - 1}." if isinstance(whole, Ensemble) else ""
-    learned = {f"{prefix}{name}": p.detach() for name, p in explanation.subject.model.named_parameters()}
+    view = explanation.subject
+    weights = {name: p.detach() for name, p in view.weights.named_parameters()}
+    prefix = f"members.{view.member - 1}." if view.together else ""
+    learned = {f"{prefix}{name}": p.detach() for name, p in view.model.named_parameters()}
     labels = explanation.labels
     # Of several labels the one that learned has a row of the head; the tag of a word shares the whole head.
     if labels is not None and labels.each[labels.shown].threshold is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -15,9 +14,9 @@ from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.learn.loss import EncodedAnswer
 from glassformer.explain.predictions import rows_of
-from glassformer.explain.subject import Subject
+from glassformer.explain.subject import View
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.training.optimizer import CombinedOptimizer, Muon, load_optimizer_tensors, make_optimizer
+from glassformer.training.optimizer import CombinedOptimizer, Muon, make_optimizer
 
 MAX_BYTES = 1 << 30
 """Most memory of the weights with their gradients and the optimizer's state."""
@@ -66,32 +65,6 @@ UPDATE_PARTS = ("before", "clipped_grad", *AVERAGES, *AVERAGES_BEFORE)
 the optimizer after the step and before it. "head.weight.exp_avg" is one, "head.weight.exp_avg_before" another."""
 
 
-@dataclass(frozen=True)
-class HeldRows:
-    """A tensor of which only the rows that are not all zero are held: of an embedding those of the tokens read."""
-
-    like: Tensor
-    """Of the same shape."""
-    rows: Tensor | None
-    """The indices of the rows that are held; None: all."""
-    values: Tensor
-    """These rows."""
-
-    @staticmethod
-    def of(tensor: Tensor, like: Tensor, copied: bool = True) -> HeldRows:
-        """Return what is held of a tensor; a copy, unless it may be held itself."""
-        rows = tensor.flatten(1).any(dim=1).nonzero()[:, 0] if tensor.dim() > 1 else None
-        if rows is not None and 2 * len(rows) < len(tensor):
-            return HeldRows(like, rows, tensor[rows])
-        return HeldRows(like, None, tensor.clone() if copied else tensor)
-
-    def whole(self) -> Tensor:
-        """Return the tensor."""
-        if self.rows is None:
-            return self.values
-        return torch.zeros_like(self.like, requires_grad=False).index_copy_(0, self.rows, self.values)
-
-
 def loss_and_right(model: nn.Module, answer: EncodedAnswer, smoothing: float) -> tuple[Tensor, bool]:
     """Return the loss of the answer as training computes it, and whether the model predicts it.
 
@@ -135,24 +108,18 @@ class Learner:
         subject: the model, which is not changed.
         answer: the text and its labels.
         config: the settings of training: optimizer, learning rate, clipping, label smoothing.
-        state: the state of the optimizer to begin with, as of `optimizer_tensors`; None for a new one.
     """
 
-    def __init__(
-        self, subject: Subject, answer: EncodedAnswer, config: TrainConfig, state: dict[str, Tensor] | None = None
-    ) -> None:
+    def __init__(self, subject: View, answer: EncodedAnswer, config: TrainConfig) -> None:
         self.subject, self.answer, self.config = subject, answer, config
         self.model = copy.deepcopy(subject.model)
         for p in self.model.parameters():
             p.requires_grad_(True)
         self.optimizer = make_optimizer(self.model, config)
-        self.state: Literal["new", "checkpoint"] = "new" if state is None else "checkpoint"
-        if state is not None:
-            load_optimizer_tensors(self.model, self.optimizer, state)
         self.steps: list[StepTaken] = []
         self.before: dict[str, Tensor] = {}
-        self.gradients: dict[str, HeldRows] = {}
-        self.averages: dict[str, dict[str, HeldRows]] = {}
+        self.gradients: dict[str, Tensor] = {}
+        self.averages: dict[str, dict[str, Tensor]] = {}
 
     def step(self) -> None:
         """Take one step: gradients, clipping, optimizer. As `training/loop.py` does, with dropout off.
@@ -172,8 +139,7 @@ class Learner:
         if not (np.isfinite(loss.item()) and np.isfinite(norm)):
             raise UsageError(f"after {len(self.steps)} steps the loss is {loss.item()}", "lower the learning rate")
         # No optimizer writes into a gradient, and `zero_grad` lets go of it.
-        grads = {name: p.grad for name, p in named.items() if p.grad is not None}
-        self.gradients = {name: HeldRows.of(g, named[name], copied=False) for name, g in grads.items()}
+        self.gradients = {name: p.grad for name, p in named.items() if p.grad is not None}
         self.averages = {name: self._averages(p) for name, p in named.items()}
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.lr * group.get("lr_factor", 1.0)
@@ -181,14 +147,11 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
         self.steps.append(StepTaken(loss.item(), norm, min(1.0, most / (norm + 1e-6)), right))
 
-    def _averages(self, parameter: Tensor) -> dict[str, HeldRows]:
+    def _averages(self, parameter: Tensor) -> dict[str, Tensor]:
         """Return copies of what the optimizer keeps of a parameter; zeros before the first step."""
-        state = self.optimizer.state.get(parameter, {})
-        if not state:
-            no_rows = torch.zeros(0, dtype=torch.long, device=parameter.device)
-            return dict.fromkeys(AVERAGES, HeldRows(parameter, no_rows, parameter.detach()[:0]))
-        found = {name: state[name] for name in AVERAGES if isinstance(state.get(name), Tensor)}
-        return {name: HeldRows.of(tensor, parameter) for name, tensor in found.items()}
+        if not (state := self.optimizer.state.get(parameter, {})):
+            return dict.fromkeys(AVERAGES, parameter.detach().new_zeros(()).expand_as(parameter))
+        return {name: state[name].clone() for name in AVERAGES if isinstance(state.get(name), Tensor)}
 
     def groups(self) -> list[ParameterGroup]:
         """Return the parameters by how the optimizer treats them, with the constants of its formula."""
@@ -221,15 +184,12 @@ class Learner:
         return self._kept(parameter, part) is not None
 
     def _kept(self, parameter: str, part: str) -> Tensor | None:
-        if part == "before":
-            return self.before.get(parameter)
-        if part == "clipped_grad":
-            return held.whole() if (held := self.gradients.get(parameter)) else None
-        after = self.optimizer.state.get(dict(self.model.named_parameters())[parameter], {})
-        name = part.removesuffix(BEFORE)
-        if not isinstance(after.get(name), Tensor) or name == part:
+        if part in ("before", "clipped_grad"):
+            return (self.before if part == "before" else self.gradients).get(parameter)
+        name, after = part.removesuffix(BEFORE), self.optimizer.state.get(self.model.get_parameter(parameter), {})
+        if name == part or not isinstance(after.get(name), Tensor):
             return after.get(name)
-        return held.whole() if (held := self.averages.get(parameter, {}).get(name)) else None
+        return self.averages[parameter].get(name)
 
     @property
     def _dtype(self) -> torch.dtype:

@@ -18,18 +18,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from glassformer.config import TrainConfig
 from glassformer.config.validation import nearest
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.tape import Check
-from glassformer.explain.compute import compute_decoding, explain_encoded, with_labels
-from glassformer.explain.inputs.families import counted_tokens
+from glassformer.explain.compute import compute_decoding, explain_encoded
 from glassformer.explain.learn.backward import BackwardPass
 from glassformer.explain.learn.learner import (
     UPDATE_PARTS,
@@ -42,14 +41,12 @@ from glassformer.explain.learn.learner import (
     loss_of,
 )
 from glassformer.explain.learn.loss import LOSS, NO_ANSWER, EncodedAnswer, encode_answer, loss_steps, number_steps
-from glassformer.explain.one_label import NOT, has_several_labels, of_one_label
+from glassformer.explain.one_label import NOT, looked_at
 from glassformer.explain.predictions import Answer
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
-from glassformer.explain.subject import LoadedSubject, Subject, optimizer_state, with_checkpoint, with_member
-from glassformer.models.encoder_models import TokenClassifier
-from glassformer.models.ensemble import Ensemble, members_of
+from glassformer.explain.subject import Subject, View
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import JsonObject
 from glassformer.text.decision import number_text
@@ -131,8 +128,6 @@ class LearningFacts:
     """The norm of all gradients from which they are clipped; 0 for no clipping."""
     groups: list[ParameterGroup]
     """The parameters by how the optimizer treats them."""
-    state: Literal["new", "checkpoint"]
-    """The optimizer's averages before the first step: none, or those of the checkpoint whose weights these are."""
     left_out: list[str]
     """What the run's training has, and learning here has not: "dropout", "word dropout", "adversarial", "members",
     "average", "frozen layers", "schedule"."""
@@ -223,7 +218,7 @@ def known_answers(subject: Subject) -> list[tuple[str, str]]:
 
 def _known_answer(subject: Subject, row: JsonObject) -> str:
     """Return the right answer of an evaluated text; of several labels whether it has the one that is looked at."""
-    if isinstance(members_of(subject.model)[0], TokenClassifier):  # whose words have a tag each
+    if subject.task.explain_as == "tagger":  # whose words have a tag each
         return ""
     if isinstance(row.get("truth"), float):
         return number_text(row["truth"])
@@ -231,7 +226,7 @@ def _known_answer(subject: Subject, row: JsonObject) -> str:
     if not isinstance(row.get("truth"), list):
         return str(truth)
     label = (subject.task.label_names or [""])[-1]
-    if has_several_labels(subject):  # before one is chosen: the first
+    if subject.task.explain_as == "multilabel_classifier":  # before one is chosen: the first
         return next(iter(row["truth"]), "")
     return label if label in row["truth"] else f"{NOT}{label}"
 
@@ -253,7 +248,7 @@ def other_texts(learner: Learner) -> list[OtherText]:
 
 def why_no_learning(explanation: Explanation) -> str | None:
     """Return why no answer to this text can be learned, as a sentence; None where one can."""
-    if why := _too_long(explanation.subject, explanation.request.text, explanation.streams):
+    if why := _too_long(explanation.streams):
         return why
     if explanation.subject.task.explain_as == "text_embedder":
         return NO_ANSWER
@@ -264,12 +259,11 @@ def why_no_learning(explanation: Explanation) -> str | None:
     return None
 
 
-def _too_long(subject: Subject, text: str, streams: Sequence[Stream], n_labels: int = 0) -> str | None:
+def _too_long(streams: Sequence[Stream]) -> str | None:
     """Return why a text is too long to learn, as a sentence; None where it is not."""
-    if max(map(len, streams)) <= MAX_FULL_TOKENS:
+    count = max(map(len, streams))
+    if count <= MAX_FULL_TOKENS:
         return None
-    n_more = max(0, n_labels - 1) if subject.task.explain_as == "language_model" else 0
-    count = counted_tokens(subject, text, streams, n_more)
     return f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {count}"
 
 
@@ -286,44 +280,30 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         raise UsageError("a model learns without edits only", "remove the edits, or the answer to learn")
     started = time.perf_counter()
     with tuned(subject.device):
-        whole, labels = of_one_label(with_checkpoint(subject, request.checkpoint), request)
-        member = with_member(whole, request.member)
-        check_size(member.model)
+        view, labels = looked_at(subject, request)
+        check_size(view.model)
         without = replace(request, answer=None, learn_steps=0, lr=None, optimizer=None)
-        answer = encode_answer(member, without, request.answer)
-        if why := _too_long(
-            member, request.text, answer.encoded.streams, len(answer.labels) - answer.labels.count(None)
-        ):
+        answer = encode_answer(view, without, request.answer)
+        if why := _too_long(answer.encoded.streams):
             raise UsageError(why, "shorten it")
         config = training_settings(subject, request)
-        learner = Learner(member, answer, config, _state(subject, request))
-        facts = partial(learning_facts, learner, answer, whole)
+        learner = Learner(view, answer, config)
+        facts = partial(learning_facts, learner, answer)
 
-        def explained(model: Subject, id: str, steps: int) -> Explanation:
-            taken, together = (learner, with_learned(whole, request.member, model.model)) if steps else (None, whole)
-            records = LearningStore(model.model, answer, config.label_smoothing, taken)
+        def explained(model: View, id: str, steps: int) -> Explanation:
+            records = LearningStore(model.model, answer, config.label_smoothing, learner if steps else None)
             own_request = replace(request, learn_steps=steps)
-            explained = explain_encoded(subject, together, model, own_request, answer.encoded, records, id, started)
-            return with_labels(explained, labels)
+            return explain_encoded(model, labels, own_request, answer.encoded, records, id, started)
 
-        base = explained(member, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
+        base = explained(view, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
         loss = float(base.records[LOSS].value)
         base = replace(base, learning=facts(loss, None))
         if request.learn_steps == 0:
             return base
         for _ in range(request.learn_steps):
             learner.step()
-        after = explained(LoadedSubject(member, learner.model.eval()), trace_id, request.learn_steps)
+        after = explained(replace(view, other=learner.model.eval()), trace_id, request.learn_steps)
         return replace(after, base=base, learning=facts(loss, what_changed(learner)))
-
-
-def with_learned(whole: Subject, member: int, model: nn.Module) -> Subject:
-    """Return a subject with the model that learned in the place of its member; a single model as it is."""
-    if not isinstance(whole.model, Ensemble):
-        return whole
-    members = members_of(whole.model)
-    members[member - 1] = model
-    return LoadedSubject(whole, Ensemble(members).eval())
 
 
 def own_answer(explanation: Explanation) -> Answer:
@@ -334,27 +314,14 @@ def own_answer(explanation: Explanation) -> Answer:
     return compute_decoding(explanation.subject, request)[1]
 
 
-def _state(subject: Subject, request: TraceRequest) -> dict[str, Tensor] | None:
-    """Return the state of the run's own optimizer in the requested checkpoint; of an ensemble, that of the member."""
-    if request.optimizer is not None or has_several_labels(subject):  # whose averages are those of all labels
-        return None
-    state = optimizer_state(subject, request.checkpoint)
-    if state is None or not isinstance(subject.model, Ensemble):
-        return state
-    prefix = f"members.{request.member - 1}."
-    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
-
-
-def learning_facts(
-    learner: Learner, answer: EncodedAnswer, whole: Subject, loss: float, learned: Learned | None
-) -> LearningFacts:
+def learning_facts(learner: Learner, answer: EncodedAnswer, loss: float, learned: Learned | None) -> LearningFacts:
     """Return what is learned and how, and what training has that is left out here."""
     config, model = learner.config, learner.subject.task.config.model
     has = {
         "dropout": max(model.dropout, model.embedding_dropout or 0.0) > 0,
         "word dropout": config.word_mask_prob > 0 or config.word_unknown_prob > 0,
         "adversarial": config.adversarial > 0,
-        "members": isinstance(whole.model, Ensemble),
+        "members": learner.subject.together is not None,
         "average": config.ema_decay > 0,
         "frozen layers": config.frozen_layers > 0,
         "schedule": config.schedule != "constant" or config.warmup > 0,
@@ -367,7 +334,6 @@ def learning_facts(
         smoothing=config.label_smoothing,
         max_grad_norm=config.max_grad_norm,
         groups=learner.groups(),
-        state=learner.state,
         left_out=[name for name, there in has.items() if there],
         learned=learned,
     )

@@ -16,7 +16,6 @@ from dataclasses import asdict
 from typing import Annotated, Any, NotRequired, TypedDict, get_args
 
 from glassformer.errors import GlassformerError, UsageError
-from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import (
     AttributeRequest,
     Attribution,
@@ -26,7 +25,6 @@ from glassformer.explain.attribution.attribute import (
     erase_each,
 )
 from glassformer.explain.attribution.value_function import Method, requested_prediction
-from glassformer.explain.embedding_view import EmbeddingView, embedding_view, lookups_of
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.manifest import Manifest, RunInfo, manifest, run_info
 from glassformer.explain.page.responses import WHOLE, asset, to_json
@@ -41,8 +39,6 @@ SENTENCES_BYTES = 10_000
 """Reserved for the sentences on what the file lacks."""
 ATTRIBUTION_SECONDS = 30.0
 """Time limit for attributions, since a long translation has many words."""
-MAX_EMBEDDING_VIEWS = 30
-"""Maximum distinct tokens of each stream whose nearest embeddings are stored, about 2 kB each."""
 
 
 class SavedAttribution(TypedDict):
@@ -80,10 +76,6 @@ class SavedPageData(SavedView):
     attributions: list[SavedAttribution]
     erased: list[SavedErasure]
     """Each word erased alone."""
-    alignments: NotRequired[dict[str, Alignments]]
-    """By trace id, for translations."""
-    embeddings: NotRequired[dict[str, dict[str, EmbeddingView]]]
-    """By trace id, then by step and token id, "embedding.rows/17"."""
     dropped: list[str]
     """What the file lacks, and how to see it, a sentence each."""
 
@@ -122,8 +114,7 @@ def saved_page_html(
         explanation, edited = explanation.base, explanation
     page = (asset("index.html"), asset(WHOLE), asset("app.css"))
     explanations = [e for e in (explanation, edited, other) if e is not None]
-    unedited = [e for e in explanations if e.edited is None]
-    unlearned = [e for e in unedited if e.base is None]  # of a model that learned there are no attributions
+    unlearned = [e for e in explanations if e.base is None]  # of edits and of a model that learned there are none
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
     data: SavedPageData = {
@@ -133,8 +124,6 @@ def saved_page_html(
         "tensors": {},
         "attributions": [],
         "erased": [],
-        "alignments": {e.id: readings_json(readings(e)) for e in unlearned if len(e.streams) > 1},
-        "embeddings": {e.id: embedding_views(e, dropped) for e in unedited},
         "dropped": dropped,
     }
     needed = sum(len(part.encode()) for part in page) + size_of(data) + SENTENCES_BYTES
@@ -154,42 +143,30 @@ def saved_attributions(
 ) -> tuple[list[SavedAttribution], list[SavedErasure]]:
     """Compute `SavedPageData.attributions` and `.erased`: of a classifier's prediction by both methods.
 
-    Of a translation or continuation token by token until the deadline, leave-one-out first. What exceeds the byte
-    budget is dropped. Where leave-one-out alone takes a classifier longer than `ATTRIBUTION_SECONDS`, nothing else is
-    computed.
+    Of a translation or continuation token by token, leave-one-out first. What exceeds the byte budget is dropped, and
+    what begins after the deadline, but for a classifier's scores by leave-one-out.
     """
     attributions: list[SavedAttribution] = []
     erasures: list[SavedErasure] = []
-    n_left, slow = 0, False
     for method in get_args(Method):
         for explained in explanations:
             once = explained.is_classifier or explained.is_number
             targets = [None] if once else written(explained)
             for n_done, prediction in enumerate(targets):
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
+                erased, request = list[SavedErasure](), which | {"method": method}
                 saved: SavedAttribution | None = None
-                why = "written tokens are left out, to keep the file short; the live page has any."
-                if slow:
-                    why = "answer are left out, as they take long; the live page computes them."
-                elif once or time.monotonic() <= deadline:
-                    result = attribute(explained, AttributeRequest.from_dict(which | {"method": method}))
-                    saved = {"request": which | {"method": method}, "attribution": asdict(result)}
-                    why = "answers are left out, as the file is full; the live page weighs any."
-                if saved is None or not room.take(saved):
+                if time.monotonic() <= deadline or (once and method == "erase"):
+                    result = attribute(explained, AttributeRequest.from_dict(request))
+                    saved = {"request": request, "attribution": asdict(result)}
+                    erased += word_erasures(explained, which) if method == "erase" else ()
+                if saved is None or not room.take([saved, *erased]):
                     left = f"{len(targets) - n_done} of {len(targets)}"
-                    dropped.append(f"Why: the weights of words {IN_WORDS[method]} for {left} {why}")
+                    how = f"the weights of words {IN_WORDS[method]}"
+                    dropped.append(f"Why: {how} for {left} answers are left out; the live page weighs any.")
                     break
                 attributions.append(saved)
-                slow = once and saved["attribution"]["seconds"] > ATTRIBUTION_SECONDS
-                if slow:
-                    dropped.append("Why: erased words are left out, as they take long; the live page erases any.")
-                elif method == "erase":
-                    for one in word_erasures(explained, which):
-                        fits = room.take(one)
-                        n_left += not fits
-                        erasures += [one] * fits
-    if n_left:
-        dropped.append(f"Why: {n_left} erased words are left out, as the file is full; the live page erases any.")
+                erasures += erased
     return attributions, erasures
 
 
@@ -220,19 +197,6 @@ def words_before(explanation: Explanation, prediction: int | None) -> Iterator[d
             positions = [i for i, w in enumerate(seen) if w == word]
             if positions:
                 yield {stream.name: positions}
-
-
-def embedding_views(explanation: Explanation, dropped: list[str]) -> dict[str, EmbeddingView]:
-    """Return where the first distinct tokens of each stream lie, by step and token id."""
-    views: dict[str, EmbeddingView] = {}
-    for stream, node in lookups_of(explanation):
-        first = {id: row for row, id in reversed([*enumerate(stream.ids)])}
-        for id in [*dict.fromkeys(stream.ids)][:MAX_EMBEDDING_VIEWS]:
-            views[f"{node}/{id}"] = embedding_view(explanation, node, first[id])
-        if len(first) > MAX_EMBEDDING_VIEWS:
-            which = f"of all but the first {MAX_EMBEDDING_VIEWS} distinct tokens of the {stream.name}"
-            dropped.append(f"The nearest embeddings {which} are left out: the served page has all.")
-    return views
 
 
 def inline_page(index: str, script: str, style: str, data: Mapping[str, Any]) -> str:

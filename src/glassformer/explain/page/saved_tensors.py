@@ -16,6 +16,7 @@ from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningStore
 from glassformer.explain.page.manifest import SizedAxis, TraceNode, manifest
 from glassformer.explain.page.responses import Packing, pack
+from glassformer.explain.record_store import get_parameter
 from glassformer.utils.formatting import counted
 
 MAX_LOGITS_BYTES = 2_000_000
@@ -88,13 +89,13 @@ def pack_tensors(
     limited = with_parameters < room
     # Where the whole file is full, parameters are among the tensors left out.
     left_out_parameters: list[str] = [] if limited else left_out
-    seen: set[tuple[str, int, int]] = set()
+    seen: set[tuple[str, int]] = set()
     for explanation in explanations:
-        weights = explanation.request.checkpoint, explanation.request.member, explanation.request.learn_steps
-        params = {} if weights in seen else manifest(explanation)["params"]  # the page finds them under the first
-        seen.add(weights)
+        params = manifest(explanation)["params"]
         for name, param in sorted(params.items(), key=lambda item: _size(item[1]["axes"])):
-            if name not in packed[explanation.id]:
+            weights = name, get_parameter(explanation.subject.model, name).data_ptr()
+            if weights not in seen and name not in packed[explanation.id]:  # the page finds it under the first
+                seen.add(weights)
                 add(explanation, name, param["axes"], "f32", min(room, with_parameters), left_out_parameters)
     dropped += _what_lacks(left_out, left_out_parameters if limited else [])
     return packed

@@ -2,8 +2,8 @@
 
 The server listens on 127.0.0.1 only, but any page open in the same browser can send it requests, and a hostile name
 server can resolve a name of its own to that address (DNS rebinding). So the Host must be ours, a request from a page
-must come from our page, and API requests need a cookie, which a browser gets in exchange for a one-time token
-(`AccessControl`).
+must come from our page, and API requests need the token of the printed address in a header. There it is the fragment,
+which no browser sends and no log holds; the files of the page, which are the same for everybody, need none.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import asyncio
 import hmac
 import json
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -22,7 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glassformer.explain.page.responses import RequestError, error_response
 
-COOKIE = "glassformer"
+TOKEN = "X-Glassformer-Token"
+"""The header of the token."""
 MAX_BODY_BYTES = 512 << 10
 """Enough for two texts of the largest size (`manifest.py`) with a forced prefix and edits."""
 BODY_SECONDS = 10.0
@@ -41,77 +40,17 @@ HEADERS = {
 }
 
 
-@dataclass(frozen=True)
-class ConnectionLimits:
-    """Limits of connections; `server.py` applies them."""
-
-    head_seconds: float = 10.0
-    """Time from the connection, or the last answer, to the end of the next request's headers."""
-    unauthenticated: int = 64
-    """Connections without the cookie, whatever they do; one more closes the oldest."""
-
-
 def new_token() -> str:
     """Return a URL-safe secret of 128 bits."""
     return secrets.token_urlsafe(16)
 
 
-def same_token(candidate: str | None, token: str) -> bool:
-    """Compare tokens in constant time."""
-    return candidate is not None and hmac.compare_digest(candidate.encode("utf-8", "replace"), token.encode())
-
-
-def allowed_hosts(port: int) -> frozenset[str]:
-    """Return the allowed Host headers: the local names with the port."""
-    return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
-
-
-class AccessControl:
-    """Authentication of browsers: by a one-time token, then by a cookie.
-
-    An address does not stay secret: the address bar, the history and the terminal show it, and all users of the machine
-    can read a browser's command line. So every token is valid once. Cookies are sent to every port of a host, so the
-    cookie is bound to a random path.
-
-    Attributes:
-        place: the path of everything that is served.
-    """
-
-    def __init__(self) -> None:
-        self.place = f"/{secrets.token_hex(4)}/"
-        self._pass = new_token()
-        self._unused: dict[str, Callable[[], None]] = {}
-
-    def once(self, then: Callable[[], None] = lambda: None) -> str:
-        """Return a token that is valid once; `then` is called when it is used."""
-        token = new_token()
-        self._unused[token] = then
-        return token
-
-    def opens(self, token: str | None) -> bool:
-        """Return whether a token is valid, and invalidate it."""
-        match = next((one for one in self._unused if same_token(token, one)), None)
-        if match is None:
-            return False
-        self._unused.pop(match)()
-        return True
-
-    def knows(self, headers: Headers) -> bool:
-        """Return whether a request has the cookie."""
-        pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
-        return any(name == COOKIE and same_token(value, self._pass) for name, _, value in pairs)
-
-    def set_cookie(self) -> str:
-        """Return the Set-Cookie header, for a cookie that scripts and other sites cannot use."""
-        return f"{COOKIE}={self._pass}; Path={self.place}; HttpOnly; SameSite=Lax"
-
-
 class SecurityMiddleware:
     """Middleware that rejects forbidden requests and adds the security headers to every response."""
 
-    def __init__(self, app: ASGIApp, port: int, door: AccessControl) -> None:
-        self.app, self.door, self.api = app, door, f"{door.place}api/"
-        self.hosts = allowed_hosts(port)
+    def __init__(self, app: ASGIApp, port: int, token: str) -> None:
+        self.app, self.token = app, token
+        self.hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
         self.origins = frozenset(f"http://{host}" for host in self.hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,7 +62,7 @@ class SecurityMiddleware:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
-                headers["Cache-Control"] = "no-store" if scope["path"].startswith(self.api) else "no-cache"
+                headers["Cache-Control"] = "no-store" if scope["path"].startswith("/api/") else "no-cache"
             await send(message)
 
         try:
@@ -140,8 +79,9 @@ class SecurityMiddleware:
             raise RequestError(403, "this server answers to this machine's own names only", "open the printed address")
         if any(origin.lower() not in self.origins for origin in headers.getlist("origin")):
             raise RequestError(403, "the request comes from another page", "open the printed address")
-        if path.startswith(self.api) and not self.door.knows(headers):
-            raise RequestError(401, "this browser has not come in", "open the last address that the command printed")
+        given = headers.get(TOKEN, "").encode("utf-8", "replace")
+        if path.startswith("/api/") and not hmac.compare_digest(given, self.token.encode()):
+            raise RequestError(401, "this page has no token of the server", "open the address that the command printed")
         if method == "POST":
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":

@@ -1,10 +1,6 @@
 """Serve the page: routes, time limits and the port.
 
 The server listens on this machine only and takes no path from a request (see `security.py`).
-
-Every user of the machine can open connections. One that sends nothing, or an unfinished head, or a body after its
-refusal, or nothing after an answer, is closed after a time; and of connections that have not shown the cookie only a
-number is kept, the latest. So they never use up what the owner's browser needs.
 """
 
 from __future__ import annotations
@@ -16,15 +12,13 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route, Router
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.routing import Route
 
 from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.explanation import Explanation
@@ -36,7 +30,7 @@ from glassformer.explain.page.responses import (
     json_response,
     tensor_response,
 )
-from glassformer.explain.page.security import AccessControl, ConnectionLimits, SecurityMiddleware, read_json
+from glassformer.explain.page.security import SecurityMiddleware, new_token, read_json
 from glassformer.explain.page.service import Service, Worker
 from glassformer.explain.subject import Subject
 from glassformer.explain.watch.followed import Followed
@@ -71,124 +65,43 @@ def listen(port: int | None) -> socket.socket:
     raise UsageError(f"{wanted} cannot be used{reason}", "choose another with --port, or leave --port out")
 
 
-class GuardedProtocol(H11Protocol):
-    """Uvicorn's HTTP/1.1 protocol with `ConnectionLimits`."""
-
-    def __init__(
-        self,
-        *arguments: Any,
-        door: AccessControl,
-        limits: ConnectionLimits,
-        unauthenticated: dict[GuardedProtocol, None],
-        **named: Any,
-    ) -> None:
-        super().__init__(*arguments, **named)
-        self._door, self._limits, self._unauthenticated = door, limits, unauthenticated
-        self._deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request; close the oldest connection without the cookie if there are too many."""
-        super().connection_made(transport)
-        self._unauthenticated[self] = None
-        if len(self._unauthenticated) > self._limits.unauthenticated:
-            next(iter(self._unauthenticated)).close_at_once()
-        self._await_request()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop counting the connection."""
-        self._request_arrived()
-        self._unauthenticated.pop(self, None)
-        super().connection_lost(exc)
-
-    def handle_events(self) -> None:
-        """Read what has arrived; a whole head ends the waiting, and the cookie in it is remembered."""
-        earlier = self.cycle
-        super().handle_events()
-        if self.cycle is not earlier:
-            self._request_arrived()
-            if self in self._unauthenticated and self._door.knows(Headers(raw=self.headers)):
-                del self._unauthenticated[self]
-
-    def on_response_complete(self) -> None:
-        """Wait for the next request, unless it has been sent already."""
-        answered = self.cycle
-        super().on_response_complete()
-        if self.cycle is answered:
-            self._await_request()
-
-    def close_at_once(self) -> None:
-        """Close the connection, and send nothing that waits to be read."""
-        self._unauthenticated.pop(self, None)
-        self.transport.abort()
-
-    def _await_request(self) -> None:
-        self._request_arrived()
-        self._deadline = self.loop.call_later(self._limits.head_seconds, self.close_at_once)
-
-    def _request_arrived(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-
-def guarded(door: AccessControl, limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """Return the protocol for one server, as uvicorn takes it."""
-    unauthenticated: dict[GuardedProtocol, None] = {}
-    return cast(Any, partial(GuardedProtocol, door=door, limits=limits, unauthenticated=unauthenticated))
-
-
 WORK_SECONDS = 120.0
 """Time an answer may take, waiting included."""
 __all__ = ["PORT", "PageServer", "build_app", "listen", "serve"]
-
-LOCKED_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Glassformer</title></head>
-<body><p>An address of this page opens it a single time, so that nobody else can use it afterwards. Where
-<code>glassformer explain</code> runs, the last address printed is the one that opens; where a browser has come in
-already, its tab can be reloaded as often as you like.</p>
-</body></html>
-"""
 
 Result = TypeVar("Result")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def build_app(
-    service: Service, workers: tuple[Worker, Worker], port: int, door: AccessControl, seconds: float = WORK_SECONDS
+    service: Service, workers: tuple[Worker, Worker], port: int, token: str, seconds: float = WORK_SECONDS
 ) -> SecurityMiddleware:
-    """Build the web application."""
+    """Build the web application: the page's files, and questions. What needs no model goes to the first worker."""
     reader, worker = workers
 
-    async def submit(request: Request, job: Callable[[], Result]) -> Result:
-        return await _within(request, worker, job, seconds)
-
-    def question(answer: Callable[[dict[str, Any]], Mapping[str, Any]]) -> Endpoint:
+    def question(answer: Callable[[dict[str, Any]], Mapping[str, Any]], to: Worker = worker) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            return json_response(await submit(request, partial(answer, await read_json(request))))
+            return json_response(await _within(request, to, partial(answer, await read_json(request)), seconds))
 
         return endpoint
 
-    def view(answer: Callable[..., Mapping[str, Any]], *fields: str) -> Endpoint:
+    def view(answer: Callable[..., Mapping[str, Any]], *fields: str, to: Worker = worker) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             queries = (request.query_params.get(field, "") for field in fields)
-            return json_response(await submit(request, partial(answer, *request.path_params.values(), *queries)))
+            return json_response(await _within(request, to, partial(answer, *queries), seconds))
 
         return endpoint
 
     async def tensor(request: Request) -> Response:
         wanted = *request.path_params.values(), request.query_params.get("slice", "")
-        held = await _within(request, reader, partial(service.held, *wanted), seconds)
-        values = await submit(request, partial(service.tensor, *wanted)) if held is None else held
+        values = await _within(request, reader, partial(service.held, *wanted), seconds)
+        if values is None:
+            values = await _within(request, worker, partial(service.tensor, *wanted), seconds)
         return tensor_response(values, request.query_params.get("dtype", "f32"))
 
-    async def training(request: Request) -> Response:
-        # In the other thread: it has no model to wait for.
-        now = partial(service.training, request.query_params.get("after", ""))
-        return json_response(await _within(request, reader, now, seconds))
-
-    async def control(request: Request) -> Response:
-        job = partial(service.control, await read_json(request))
-        return json_response(await _within(request, reader, job, seconds))
+    async def file(request: Request) -> Response:
+        name = request.url.path[1:] or "index.html"
+        return Response(asset(name), media_type=CONTENT_TYPES[name])
 
     posts = (
         service.trace,
@@ -199,47 +112,20 @@ def build_app(
         service.save,
         service.probe,
     )
-    questions = [
-        Route("/api/run", _answered(view(service.run))),
-        Route("/api/probes", _answered(view(service.probes))),
-        Route("/api/training", _answered(training)),
-        Route("/api/control", _answered(control), methods=["POST"]),
-        Route("/api/trace/{trace_id}/alignment", _answered(view(service.alignment))),
-        Route("/api/trace/{trace_id}/neighbours/{name:path}", _answered(view(service.neighbours, "row"))),
-        Route("/api/trace/{trace_id}/t/{name:path}", _answered(tensor)),
-        *(Route(f"/api/{job.__name__}", _answered(question(job)), methods=["POST"]) for job in posts),
-    ]
-    routes = _around(door, questions)
+    endpoints: dict[str, Endpoint] = {
+        "/": file,
+        **{f"/{name}": file for name in CONTENT_TYPES if name != "index.html"},
+        "/api/run": view(service.run),
+        "/api/probes": view(service.probes),
+        "/api/training": view(service.training, "after", to=reader),
+        "/api/trace/{trace_id}/t/{name:path}": tensor,
+    }
+    questions = {job.__name__: question(job) for job in posts} | {"control": question(service.control, reader)}
+    routes = [Route(path, _answered(endpoint)) for path, endpoint in endpoints.items()]
+    routes += [Route(f"/api/{name}", _answered(each), methods=["POST"]) for name, each in questions.items()]
     application = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_page})
     application.router.redirect_slashes = False
-    return SecurityMiddleware(application, port, door)
-
-
-def _around(door: AccessControl, questions: list[Route]) -> list[Route | Mount]:
-    """Return the access-controlled routes: the page's files and the API."""
-
-    async def enter(request: Request) -> Response:
-        if request.method != "GET" or "prefetch" in request.headers.get("sec-purpose", ""):
-            return Response(status_code=503)  # a look ahead uses nothing up: the browser asks again when it is opened
-        if not door.opens(request.query_params.get("token")):
-            return Response(LOCKED_PAGE, 403, media_type=CONTENT_TYPES["index.html"])
-        return Response(status_code=303, headers={"Location": door.place, "Set-Cookie": door.set_cookie()})
-
-    async def page(request: Request) -> Response:
-        if not door.knows(request.headers):
-            return Response(LOCKED_PAGE, 403, media_type=CONTENT_TYPES["index.html"])
-        return Response(asset("index.html"), media_type=CONTENT_TYPES["index.html"])
-
-    async def static(request: Request) -> Response:
-        name = request.url.path.removeprefix(door.place)
-        return Response(asset(name), media_type=CONTENT_TYPES[name])
-
-    async def icon(request: Request) -> Response:
-        return Response(status_code=204)
-
-    files = [Route(f"/{name}", _answered(static)) for name in CONTENT_TYPES if name != "index.html"]
-    inside = Router([Route("/", _answered(page)), *files, *questions], redirect_slashes=False)
-    return [Route("/", _answered(enter)), Route("/favicon.ico", icon), Mount(door.place.rstrip("/"), inside)]
+    return SecurityMiddleware(application, port, token)
 
 
 def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -258,9 +144,7 @@ def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[R
 
 
 async def _no_such_page(request: Request, error: Exception) -> Response:
-    """Return 404 or 405 in the form of every error; a page explains that the address may be of an earlier server."""
-    if request.method == "GET" and request.url.path.endswith("/"):
-        return Response(LOCKED_PAGE, 404, media_type=CONTENT_TYPES["index.html"])
+    """Return 404 or 405 in the form of every error."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     return error_response(RequestError(status, f"there is no {request.method} {request.url.path[:80]}"))
 
@@ -305,11 +189,9 @@ class PageServer:
         port: the port, 0 for any free one, None for the first that is free from 8317 on.
         start: what the page begins with: explanations, or `TraceRequest`s as JSON, traced when the page asks. It opens
             on the screen Learn where the first has an answer to learn.
-        calibrated: whether the probabilities of answers are calibrated.
-        limits: of the connections.
 
     Attributes:
-        door: who lets browsers in.
+        address: what opens the page, with the token in its fragment.
     """
 
     def __init__(
@@ -318,21 +200,20 @@ class PageServer:
         *,
         port: int | None = None,
         start: Sequence[Explanation | Mapping[str, Any]] = (),
-        calibrated: bool = False,
-        limits: ConnectionLimits | None = None,
     ) -> None:
         import uvicorn
 
         asset("index.html")  # nobody should be sent to a page that is not there
         learns = bool(start) and isinstance(start[0], Explanation) and start[0].learning is not None
-        self._screen = "#/training" if isinstance(subject, Followed) else "#/learn" if learns else ""
+        screen = "training" if isinstance(subject, Followed) else "learn" if learns else "flow"
         self._listener = listen(port)
-        self._workers, self.door = (Worker(), Worker()), AccessControl()
+        self._workers, self.token = (Worker(), Worker()), new_token()
         self.port: int = self._listener.getsockname()[1]
-        app = build_app(Service(subject, start, calibrated), self._workers, self.port, self.door)
+        app = build_app(Service(subject, start), self._workers, self.port, self.token)
+        self.address = f"http://{HOST}:{self.port}/#/{screen}?access={self.token}"
         config = uvicorn.Config(
             app,
-            http=guarded(self.door, limits or ConnectionLimits()),
+            http="h11",
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -345,10 +226,6 @@ class PageServer:
         )
         self._server = uvicorn.Server(config)
         self._thread: threading.Thread | None = None
-
-    def address(self, then: Callable[[], None] = lambda: None) -> str:
-        """Return a new address that opens the page once; `then` is called when it has."""
-        return f"http://{HOST}:{self.port}/?token={self.door.once(then)}{self._screen}"
 
     def run(self) -> None:
         """Serve until Ctrl-C, or until `stop`."""
@@ -381,20 +258,15 @@ def serve(
     *,
     port: int | None = None,
     start: Sequence[Explanation | Mapping[str, Any]] = (),
-    calibrated: bool = False,
     open_browser: bool = True,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve the page until Ctrl-C."""
-    server = PageServer(subject, port=port, start=start, calibrated=calibrated)
-
-    def announce() -> None:
-        if on_ready is not None:
-            on_ready(server.address(announce))
-
-    announce()
+    server = PageServer(subject, port=port, start=start)
+    if on_ready is not None:
+        on_ready(server.address)
     if open_browser:
         import webbrowser
 
-        webbrowser.open(server.address())
+        webbrowser.open(server.address)
     server.run()

@@ -15,14 +15,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 from msgspec import Meta
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.alignment import Alignments, readings, readings_json
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.compute import compute_decoding, compute_explanation
 from glassformer.explain.edits.contributions import Contributions, contributions
@@ -36,14 +35,13 @@ from glassformer.explain.edits.sweeps import (
     sweep_parts,
 )
 from glassformer.explain.edits.what_if import explain_edited
-from glassformer.explain.embedding_view import EmbeddingView, embedding_view
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.learn.learning import explain_learning
 from glassformer.explain.page.manifest import MAX_TEXT_BYTES, MAX_TRACES, Manifest, RunInfo, manifest, run_info
 from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.saved_page import SavedView, saved_page_html
 from glassformer.explain.request import Id, Request, ShortText, TraceRequest
-from glassformer.explain.subject import MODEL, Subject
+from glassformer.explain.subject import Subject
 from glassformer.explain.watch.followed import Followed
 from glassformer.explain.watch.probes import MAX_PROBES, ProbeAnswer, ProbeRequest, ProbeTexts, default_texts, probe
 from glassformer.explain.watch.replay import saved_training
@@ -188,16 +186,9 @@ class Service:
     Args:
         subject: the run; of one that is followed, what gives it, with its training.
         start: what the page shows first: explanations, which are kept, or requests.
-        calibrated: whether the probabilities of answers are calibrated, for every text of the page.
     """
 
-    def __init__(
-        self,
-        subject: Subject | Followed,
-        start: Sequence[Explanation | Mapping[str, Any]] = (),
-        calibrated: bool = False,
-    ) -> None:
-        self._calibrated = calibrated
+    def __init__(self, subject: Subject | Followed, start: Sequence[Explanation | Mapping[str, Any]] = ()) -> None:
         self.followed = subject if isinstance(subject, Followed) else None
         self._subject = None if isinstance(subject, Followed) else subject
         self._training = self.followed.training if self.followed else Training(subject.path)
@@ -253,12 +244,7 @@ class Service:
 
         Where edits are refused, no trace is kept, and none is dropped.
         """
-        return manifest(self._explain(self._request(body)))
-
-    def _request(self, body: Any) -> TraceRequest:
-        """Return the validated request of a page, calibrated where the page is."""
-        request = _trace_request(body)
-        return replace(request, calibrated=True) if self._calibrated and request.checkpoint == MODEL else request
+        return manifest(self._explain(_trace_request(body)))
 
     def _explain(self, request: TraceRequest) -> Explanation:
         """Return the explanation of a request; it is kept, and so are those it is computed from."""
@@ -288,9 +274,9 @@ class Service:
         """
         wanted, dropped = SaveRequest.from_dict(body), list[str]()
         begin: SavedView = {"view": wanted.view} if wanted.view else {}
-        first = self._explain(self._request(wanted.request))
+        first = self._explain(_trace_request(wanted.request))
         base = first.base or first
-        second = None if wanted.other is None else self._explain(self._request(wanted.other).without_edits())
+        second = None if wanted.other is None else self._explain(_trace_request(wanted.other).without_edits())
         other = None if second is None or second.request == base.request else second
         edited = None if first.base is None else first
         settings: dict[str, Any] = {"edited": edited, "other": other, "view": begin}
@@ -306,16 +292,6 @@ class Service:
     def tensor(self, trace_id: str, name: str, part: str) -> np.ndarray:
         """Return the values of a node or parameter, or a slice of them."""
         return self._find(trace_id).records.tensor(name, part)
-
-    def alignment(self, trace_id: str) -> Alignments:
-        """Return the `Alignments` of a translation."""
-        return readings_json(readings(self._find(trace_id)))
-
-    def neighbours(self, trace_id: str, name: str, row: str) -> EmbeddingView:
-        """Return the `EmbeddingView` of one row of a lookup."""
-        if not _ROW.fullmatch(row):
-            raise UsageError(f"request: row must be an integer; got {row[:40]!r}")
-        return embedding_view(self._find(trace_id), name, int(row))
 
     def attribute(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the `Attribution` for an `AttributeRequest`."""

@@ -19,14 +19,12 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 from msgspec import Meta
 
 from glassformer.config import DecodeConfig, docstrings
-from glassformer.explain.attribution.alignment import Alignments, Reading
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
 from glassformer.explain.capture.sites import AXES, SITES
 from glassformer.explain.edits.contributions import Contributions
 from glassformer.explain.edits.states import LayersSweep, StatesSweep
 from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
 from glassformer.explain.edits.what_if import WhatIf
-from glassformer.explain.embedding_view import EmbeddingView
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
 from glassformer.explain.page.saved_page import SavedPageData
@@ -45,8 +43,6 @@ SENT = (
     Attribution,
     EraseRequest,
     Erased,
-    Alignments,
-    EmbeddingView,
     SweepRequest,
     PartsSweep,
     KeysSweep,
@@ -79,7 +75,7 @@ REQUESTS: dict[type, set[str]] = {
     ProbeRequest: set(),
 }
 """Requests of the page: fields with a default are optional, except these, which the page always sends."""
-NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records", "answer"), Reading: ("chance",)}
+NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records", "answer")}
 HEADER = "/** Made by `make web` from explain/{}: change it there. */"
 
 

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from glassformer.errors import GlassformerError
 from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.one_label import looked_at, of_same_label
 from glassformer.explain.request import Request, ShortText, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import EXAMPLE_TEXTS, Subject, examples
@@ -67,8 +68,13 @@ class ProbeTexts(TypedDict):
 
 
 def probe(subject: Subject, request: ProbeRequest) -> ProbeAnswer:
-    """Return the answer of a snapshot to a text; errors as of `explain`."""
-    explanation = explain(subject, TraceRequest(request.text, checkpoint=request.checkpoint))
+    """Return the answer of a snapshot to a text; errors as of `explain`.
+
+    The label or word that is looked at is chosen by the subject's own weights, so that it is the same at each snapshot.
+    """
+    view, _ = looked_at(subject, TraceRequest(request.text))
+    at_snapshot = of_same_label(TraceRequest(request.text, checkpoint=request.checkpoint), view)
+    explanation = explain(subject, at_snapshot)
     return {
         "text": request.text,
         "checkpoint": request.checkpoint,

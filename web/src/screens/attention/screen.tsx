@@ -1,10 +1,9 @@
-/** The Attention screen: all heads as small heat maps and one in full, and the alignment of a translation. */
+/** The Attention screen: all heads as small heat maps and one in full. */
 import { route, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { type AttentionGroup, type View, viewOf } from "../../trace/heads";
 import type { Manifest } from "../../types";
 import { Choices } from "../../views/Choices";
-import { AlignmentView } from "./AlignmentView";
 import { HeadsView } from "./HeadsView";
 
 export function AttentionScreen({ trace }: { trace: Manifest }) {
@@ -14,30 +13,23 @@ export function AttentionScreen({ trace }: { trace: Manifest }) {
     <>
       <h1 class="visually-hidden">Attention</h1>
       <Toolbar view={view} />
-      {view.name === "heads" && <HeadsView manifest={trace} view={view} onNextKind={() => openKind(view, view.groups[(view.groups.indexOf(view.group) + 1) % view.groups.length]!)} />}
-      {view.name === "alignment" && <AlignmentView manifest={trace} cross={view.cross!} hide={view.hide} />}
+      <HeadsView manifest={trace} view={view} onNextKind={() => openKind(view, view.groups[(view.groups.indexOf(view.group) + 1) % view.groups.length]!)} />
     </>
   );
 }
 
 function openKind({ layer }: View, { layers }: AttentionGroup) {
-  setParams({ view: null, node: (layers[layer.layer] ?? layers[0]!).weights, cell: null }, { push: true });
+  setParams({ node: (layers[layer.layer] ?? layers[0]!).weights, cell: null }, { push: true });
 }
 
 function Toolbar({ view }: { view: View }) {
-  const { name, groups, group, cross, hide } = view;
+  const { groups, group, hide } = view;
   return (
     <div class="attention-bar">
       <Choices
-        name="kind" label="Kind of attention" options={groups.map(({ kind, title }) => [kind, title] as const)} chosen={name === "heads" ? group.kind : null}
+        name="kind" label="Kind of attention" options={groups.map(({ kind, title }) => [kind, title] as const)} chosen={group.kind}
         onChoose={(kind) => openKind(view, groups.find((one) => one.kind === kind)!)}
       />
-      {cross && (
-        <Choices
-          name="view" label="Derived views" chosen={name} onChoose={(name) => setParams({ view: name, cell: null }, { push: true })}
-          options={[["alignment", "Alignment"]]}
-        />
-      )}
       <label class="attention-hide">
         <input type="checkbox" checked={hide} onChange={(event) => setParams({ hide: event.currentTarget.checked ? 1 : null })} />
         Hide special tokens

@@ -17,8 +17,8 @@ export function ClassifierView({ manifest }: { manifest: Manifest }) {
   const { params } = useValue(route);
   const prediction = manifest.predictions[0];
   if (!prediction) return <p>This trace has no prediction.</p>;
-  const { temperature: fitted, request: { calibrated } } = manifest;
-  const initial = (calibrated && fitted) || 1;
+  const { temperature: fitted } = manifest;
+  const initial = 1;
   const temperature = Math.max(0, Number(params["heat"] ?? initial) || 0);
   const heat = (value: number) => setParams({ heat: value === initial ? null : value });
   const chosen = prediction.top.find((c) => String(c.id) === params["class"]) ?? prediction.top[0]!;

@@ -18,7 +18,6 @@ import type { Manifest } from "../../types";
 import { Terms } from "../../views/Terms";
 import { ArithmeticView } from "./Arithmetic";
 import { CodeView, Formula, From } from "./How";
-import { Nearest } from "./Nearest";
 import { placesOf, wholeCell } from "./places";
 import { StepEdits } from "./StepEdits";
 import { CheckLine, StepNumbers } from "./Numbers";
@@ -82,7 +81,6 @@ export function StepScreen({ trace }: { trace: Manifest }) {
         </div>
         <StepNumbers node={step} cell={cell} trace={trace} />
         <StepEdits node={step} cell={cell} trace={trace} />
-        {!difference && <Nearest node={step} row={cell.row} trace={trace} />}
         {difference
           ? <p class="note">After minus before. To recompute the numbers, show one of the two.</p>
           : <CheckLine node={step} position={position} trace={trace} />}

@@ -6,35 +6,19 @@ Everything here loads weights or data; what the log alone shows is in `report/fi
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glassformer.data.batches import Batch
 from glassformer.data.corpus import EncodedCorpus
-from glassformer.data.diagnostics import Diagnostics, read_lines
-from glassformer.data.splits import Split
 from glassformer.errors import GlassformerError
-from glassformer.explain.capture.attach import id_of_path
 from glassformer.explain.capture.exact_inference import exact_no_grad
-from glassformer.explain.capture.hooks import Arguments, ModuleHooks
-from glassformer.explain.capture.tape import Tape
+from glassformer.explain.trace import trace
 from glassformer.models.ensemble import members_of
-from glassformer.nn.attention import Mask, MultiHeadAttention, Tap
-from glassformer.nn.layers import FeedForward
-from glassformer.report.findings import (
-    EXAMINED,
-    OF_ACTIVITY,
-    Checkup,
-    Finding,
-    NotMade,
-    first_loss_and_chance,
-    run_checks,
-)
+from glassformer.report.findings import EXAMINED, Checkup, Finding, NotMade, first_loss_and_chance, run_checks
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint
 from glassformer.runs.folder import RunFolder
@@ -45,10 +29,10 @@ from glassformer.training.finetune import freeze
 from glassformer.training.loop import local_batches, optimizer_step
 from glassformer.training.preparation import prepare
 from glassformer.training.state import RunContext, TrainState
-from glassformer.utils.device import choose_device, tuned
+from glassformer.utils.device import tuned
 
-MOST_TOKENS, BATCH_TOKENS = 16_000, 2048
-"""Validation tokens that are looked at, and in one batch, whose scores are all in memory at once."""
+N_TEXTS = 128
+"""Validation texts that are looked at."""
 FEWEST_KEYS = 8
 """Keys that a query must see for its entropy to count: over a few keys every head looks sharp."""
 LARGE_SCORE, HUGE_SCORE = 200.0, 1000.0
@@ -74,7 +58,7 @@ explain it."""
 
 @dataclass
 class Activity:
-    """What the layers did on some tokens, by id as in `explain`.
+    """What the layers did on some texts, by id as in `explain`.
 
     Attributes:
         scores: largest |score| before the softmax, over allowed keys, of each head.
@@ -90,84 +74,43 @@ class Activity:
     n_tokens: int = 0
 
 
-class _AttentionSums:
-    """Sums over the calls of one attention, kept by the taps that it is given."""
-
-    def __init__(self, n_heads: int) -> None:
-        self.largest, self.entropy, self.n_queries = torch.zeros(n_heads), torch.zeros(n_heads).double(), 0
-
-    def tap_of(self, args: Arguments) -> Tap:
-        """Return the tap of a call, which reads scores and weights."""
-        given: Mask | None = args.get("mask")
-        is_self = args.get("memory") is None
-
-        def tap(step: str, value: Tensor) -> Tensor:
-            if step in ("scores", "weights"):
-                allowed = torch.ones_like(value, dtype=torch.bool) if given is None else given.allowed.expand_as(value)
-                if is_self and value.shape[-2] == value.shape[-1]:  # a padding token does not see itself
-                    allowed = allowed & allowed.diagonal(dim1=-2, dim2=-1)[..., None]
-                self._add(step, value.float(), allowed)
-            return value
-
-        return tap
-
-    def _add(self, step: str, value: Float[Tensor, "B H Q K"], allowed: Bool[Tensor, "B H Q K"]) -> None:
-        if step == "scores":
-            largest = value.abs().masked_fill(~allowed, 0.0).amax(dim=(0, 2, 3)).cpu()
-            self.largest = torch.maximum(self.largest, largest)
-            return
-        n_keys = allowed.sum(dim=-1)
-        counted = n_keys >= FEWEST_KEYS
-        shares = torch.special.entr(value).sum(dim=-1) / n_keys.clamp(min=2).log()
-        self.entropy += shares.masked_fill(~counted, 0.0).sum(dim=(0, 2)).double().cpu()
-        self.n_queries += int(counted[:, 0].sum())
-
-
-def observe(model: nn.Module, batches: Iterable[Batch], forward: Callable[[Batch], object]) -> Activity:
-    """Return what the layers of a model do on batches, up to `MOST_TOKENS` tokens.
-
-    Args:
-        model: any that is built from `glassformer.nn`, imported ones included.
-        batches: on the model's device.
-        forward: runs the model on a batch.
-    """
-    hooks, activity = ModuleHooks(Tape([("", model)], ())), Activity()
-    attentions: dict[str, _AttentionSums] = {}
-    alive: dict[str, Tensor] = {}
-
-    def note(name: str, x: Tensor) -> None:
-        fires = (x > 0).flatten(0, -2).any(dim=0)
-        alive[name] = fires | alive[name] if name in alive else fires
-
-    for path, module in model.named_modules():
-        name = id_of_path(path)
-        if isinstance(module, MultiHeadAttention):
-            attentions[name] = _AttentionSums(module.n_heads)
-            hooks.set_tap(module, attentions[name].tap_of)
-        elif isinstance(module, FeedForward) and module.activation == "relu":
-            hooks.on_input(module.down_proj, lambda x, name=name: note(name, x))
-    try:
-        with exact_no_grad(model):
-            for batch in batches:
-                forward(batch)
-                activity.n_tokens += batch.n_tokens
-                if activity.n_tokens >= MOST_TOKENS:
-                    break
-    finally:
-        hooks.remove()
-    activity.scores = {name: sums.largest for name, sums in attentions.items()}
-    seen = {name: sums for name, sums in attentions.items() if sums.n_queries}
-    activity.entropy = {name: sums.entropy / sums.n_queries for name, sums in seen.items()}
+def activity_of(model: nn.Module, task: Task, corpus: EncodedCorpus) -> Activity:
+    """Return the activity of a task's model on some texts of a corpus, of all lengths, one at a time."""
+    device, activity, alive = next(model.parameters()).device, Activity(), dict[str, Tensor]()
+    sums: dict[str, tuple[Tensor, int]] = {}
+    rows = [row[None] for rows in task.eval_batches(corpus, 1) for row in rows]
+    for row in rows[:: max(1, len(rows) // N_TEXTS)][:N_TEXTS]:
+        batch = task.make_batch(corpus, row).to(device)
+        activity.n_tokens += batch.n_tokens
+        members = members_of(model)
+        for number, member in enumerate(members):
+            with torch.no_grad(), trace(member, _is_looked_at) as steps:
+                task.logits(member, batch)
+            for id, step in steps.items():
+                block = id.rpartition(".")[0]
+                name = (f"members.{number}." if len(members) > 1 else "") + block
+                if step.op == "relu":
+                    fires = (step.value > 0).any(dim=0)
+                    alive[name] = fires | alive[name] if name in alive else fires
+                elif step.site == "scores":
+                    allowed = torch.ones_like(step.value, dtype=torch.bool)
+                    if f"{block}.mask" in steps:
+                        allowed &= steps[f"{block}.mask"].value.bool()
+                    largest = step.value.abs().masked_fill(~allowed, 0.0).amax(dim=(-2, -1)).cpu()
+                    activity.scores[name] = torch.maximum(activity.scores.get(name, largest), largest)
+                    weights, n_keys = steps[f"{block}.weights"].value, allowed.sum(dim=-1)
+                    shares = torch.special.entr(weights).sum(dim=-1) / n_keys.clamp(min=2).log()
+                    total, n = sums.get(name, (0.0, 0))
+                    counted = n_keys >= FEWEST_KEYS
+                    total = total + shares.masked_fill(~counted, 0.0).sum(dim=-1).double().cpu()
+                    sums[name] = total, n + int(counted[0].sum())
+    activity.entropy = {name: total / n for name, (total, n) in sums.items() if n}
     activity.dead = {name: 1 - fires.float().mean().item() for name, fires in alive.items()}
     return activity
 
 
-def activity_of(model: nn.Module, task: Task, corpus: EncodedCorpus) -> Activity:
-    """Return the activity of a task's model on a corpus; texts of all lengths are among those looked at."""
-    plan, device = task.eval_batches(corpus, BATCH_TOKENS), next(model.parameters()).device
-    stride = max(1, len(plan) * BATCH_TOKENS // (2 * MOST_TOKENS))  # the plan is sorted by length
-    batches = (task.make_batch(corpus, index).to(device) for index in plan[::stride])
-    return observe(model, batches, lambda batch: [task.logits(member, batch) for member in members_of(model)])
+def _is_looked_at(id: str) -> bool:
+    return id.endswith((".scores", ".mask", ".weights", ".hidden"))
 
 
 def scores(activity: Activity) -> Iterator[Finding]:
@@ -332,26 +275,6 @@ def examine(record: RunRecord) -> Checkup:
         return Checkup(not_made=dict.fromkeys(EXAMINED, str(error)))
 
 
-def examine_texts(path: Path, texts: Path) -> Checkup:
-    """Load a model, imported ones included, and make the checks of `OF_ACTIVITY` on the lines of a file.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
-    task, weights = load_model_folder(RunFolder(path))
-    diagnostics = Diagnostics()
-    lines = [line for line in read_lines(texts, diagnostics) if line.strip()]
-    diagnostics.raise_if_any()
-    if task.explain_as == "translator":
-        return Checkup(not_made=dict.fromkeys(OF_ACTIVITY, "a translator needs pairs, and texts are given"))
-    device, model = choose_device("auto"), task.build_model()
-    load_weights(model, weights)
-    split = Split(["\n".join(lines)] if task.running_text else lines, None, str(texts))
-    with tuned(device):
-        activity = activity_of(model.to(device), task, task.encode(split, training=False))
-    return run_checks(_checks_of(activity))
-
-
 def examine_model(record: RunRecord, context: RunContext, model: nn.Module) -> Checkup:
     """Make the checks of `EXAMINED`; of the model only which parameters are trained is changed."""
     first = {
@@ -359,12 +282,10 @@ def examine_model(record: RunRecord, context: RunContext, model: nn.Module) -> C
         "answer-visible": lambda: answer_visible(model, context),
         "frozen": lambda: frozen(record, model),
     }
-    return run_checks(first | _checks_of(activity_of(model, context.task, context.valid)))
-
-
-def _checks_of(activity: Activity) -> dict[str, Callable[[], Iterable[Finding]]]:
-    return {
+    activity = activity_of(model, context.task, context.valid)
+    of_activity = {
         "scores": lambda: scores(activity),
         "heads": lambda: heads(activity),
         "dead-units": lambda: dead_units(activity),
     }
+    return run_checks(first | of_activity)

@@ -1,0 +1,225 @@
+"""What is followed of a text, as one number for each prediction, and how edits change it.
+
+A `Measure` is made once from an explanation: log-probabilities of its answer, the logit difference of two classes or
+tokens, or a number. Sweeps, contributions, attributions and findings measure with it; `effects` measures the same text
+under each of several sets of edits, in a few batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from glassformer.errors import UsageError
+from glassformer.explain.capture.exact_inference import exact_forward
+from glassformer.explain.edits.apply import Edits, check_whole, edits_on
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.predictions import NUMBER, readable, rows_of
+from glassformer.explain.trace import trace
+from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.text.decision import written_number
+from glassformer.utils.device import tuned
+from glassformer.utils.process_settings import check_cancelled
+
+Unit = Literal["nats", "number"]
+"""Of what is followed: log-probabilities, or a number, in the units of the training numbers."""
+MEAN = "mean of the training numbers"
+"""What a number is compared with."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is followed.
+
+    Attributes:
+        rows: the predictions, as rows of the logits.
+        ids: for each the class or token whose log-probability is followed.
+        foil: the class or token whose logit is subtracted from that of `ids`; None for log-probabilities.
+        scale: of a number what is added to the output times the second; None for classes and tokens.
+        target: the class or token in readable form; of several predictions the first.
+        contrast: what it is compared with; empty for log-probabilities.
+        position: that of the first prediction; None for a classifier or a number.
+    """
+
+    rows: tuple[int, ...]
+    ids: tuple[int, ...]
+    foil: int | None
+    scale: tuple[float, float] | None
+    target: str
+    contrast: str
+    position: int | None
+
+    @property
+    def unit(self) -> Unit:
+        return "nats" if self.scale is None else "number"
+
+    def of(self, logits: Float[Tensor, "... P C"]) -> Float[Tensor, "... A"]:
+        """Return what is followed of each prediction, given the logits, or outputs, of a text."""
+        if self.scale is not None:
+            mean, sd = self.scale
+            return mean + sd * logits[..., 0].double()
+        rows = logits[..., list(self.rows), :]
+        ids = torch.tensor(self.ids, device=logits.device).expand(rows.shape[:-1])[..., None]
+        if self.foil is not None:
+            return rows.gather(-1, ids)[..., 0] - rows[..., self.foil]
+        return rows.log_softmax(dim=-1).gather(-1, ids)[..., 0]
+
+
+class Result:
+    """What was measured, with a short `repr`: how many rows it has, and in which unit."""
+
+    def __repr__(self) -> str:
+        fields = vars(self)
+        counts = ", ".join(f"{len(rows)} {name}" for name, rows in fields.items() if isinstance(rows, list))
+        return f"<{type(self).__name__} in {fields['unit']}: {counts}>"
+
+
+def measure_of_answer(explanation: Explanation) -> Measure:
+    """Return the log-probability of each class or token of the answer without edits; or the number."""
+    explanation.check_has_answer()
+    task, rows = explanation.subject.task, explanation.answered
+    if explanation.is_number:
+        return Measure((0,), (0,), None, task.decision.scale, NUMBER, "", None)
+    chosen = [explanation.predictions[i] for i in rows]
+    ids = tuple((p.actual or p.top[0]).id for p in chosen)
+    return Measure(tuple(rows), ids, None, None, readable(task, ids[0]), "", chosen[0].position)
+
+
+def measure_of_difference(
+    explanation: Explanation, prediction: int, target: int | None = None, foil: int | None = None
+) -> Measure:
+    """Return the logit of a prediction minus that of its contrast, by default the most probable other class or token.
+
+    Of a regressor that is its number minus the mean of the training numbers.
+    """
+    explanation.check_has_answer()
+    task = explanation.subject.task
+    if explanation.is_number:
+        return Measure((0,), (0,), None, (0.0, task.decision.scale[1]), NUMBER, MEAN, None)
+    chosen = explanation.predictions[prediction]
+    target = (chosen.actual or chosen.top[0]).id if target is None else target
+    foil = next(candidate.id for candidate in chosen.top if candidate.id != target) if foil is None else foil
+    names = readable(task, target), readable(task, foil)
+    return Measure((prediction,), (target,), foil, None, *names, chosen.position)
+
+
+def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
+    """Return the logits, or the output, of a text without further edits, in double precision."""
+    explanation.check_has_answer()
+    check_whole(explanation)
+    return rows_of(explanation.records["logits"].value.double())
+
+
+def effects(
+    explanation: Explanation, variants: Sequence[Sequence[str]], measure: Measure, other: Explanation | None = None
+) -> Float[Tensor, "N A"]:
+    """Return what is followed of each prediction under each of several sets of edits."""
+    return measure.of(edited_logits(explanation, variants, other))
+
+
+BATCH_TOKENS = 4096
+"""Maximum number of tokens of a batch."""
+
+
+class BatchedEdits:
+    """A tap for a batch: each row has edits of its own.
+
+    Attributes:
+        ids: ids of the steps that any row wants.
+    """
+
+    def __init__(self, rows: Sequence[Edits]) -> None:
+        self.rows = list(rows)
+        self.ids = set().union(*(row.ids for row in rows))
+
+    def __call__(self, id: str, x: Tensor) -> Tensor:
+        """Return the tensor to use for a step."""
+        step = id.partition("@")[0]
+        if len(x) != len(self.rows):
+            raise UsageError(f"{step} has no batch axis, so texts of one batch share it", "edit it with what_if")
+        parts = [row(id, part) if step in row.ids else part for row, part in zip(self.rows, x.split(1), strict=True)]
+        return torch.cat(parts)
+
+
+def edited_logits(
+    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
+) -> Float[Tensor, "N P C"]:
+    """Return the logits, or outputs, of one text under each of several sets of edits, in double precision."""
+    explanation.check_has_answer()
+    check_whole(explanation, other)
+    logits = torch.cat(list(_batches(explanation, variants, other))).double()
+    return logits[:, None] if logits.dim() == 2 else logits
+
+
+def _batches(
+    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None
+) -> Iterator[Tensor]:
+    subject = explanation.subject
+    size = max(1, BATCH_TOKENS // sum(len(stream) for stream in explanation.streams))
+    for start in range(0, len(variants), size):
+        check_cancelled()
+        rows = [edits_on(explanation, v, other) for v in variants[start : start + size]]
+        inputs = {name: _repeated(value, len(rows)) for name, value in explanation.model_inputs.items()}
+        with tuned(subject.device), torch.no_grad(), trace(subject.model, lambda _: False, tap=BatchedEdits(rows)):
+            yield exact_forward(subject.model, **inputs)
+        for row in rows:
+            row.check_fired()
+
+
+def _repeated(value: Any, n: int) -> Any:
+    """Return an argument of the model for a batch of n equal texts."""
+    if isinstance(value, NgramBatch):
+        return replace(value, index=value.index.expand(n, -1))
+    return value.expand(n, *value.shape[1:])
+
+
+@dataclass(frozen=True)
+class VariantEffect:
+    """What one set of edits changes in the prediction of a text, in few numbers."""
+
+    edits: list[str]
+    """The edits."""
+    change: float
+    """Change of the log-probability of what is predicted without edits, summed over the predictions; or of a number."""
+    n_changed: int
+    """Number of predictions that differ; a number differs where its text does."""
+    position: int | None
+    """Position where the log-probability falls most; null for a classifier or a number."""
+    before: str
+    """The most probable class or token there without edits, or the number."""
+    after: str
+    """The same with edits."""
+
+
+def variant_effects(explanation: Explanation, variants: Sequence[Sequence[str]]) -> list[VariantEffect]:
+    """Return the effects of several sets of edits on the answer."""
+    if not variants:
+        return []
+    measure, base = measure_of_answer(explanation), base_logits(explanation)
+    after, was = edited_logits(explanation, variants), measure.of(base)
+    now = measure.of(after)
+    change = now - was
+    if measure.unit == "number":
+        before, texts = written_number(was.item()), [written_number(number) for [number] in now.tolist()]
+        rows = zip(variants, change[:, 0].tolist(), texts, strict=True)
+        return [VariantEffect([*edits], by, int(text != before), None, before, text) for edits, by, text in rows]
+    predictions = [explanation.predictions[i] for i in measure.rows]
+    best = after[:, list(measure.rows)].argmax(dim=-1)
+    differs = best != base[list(measure.rows)].argmax(dim=-1)
+    worst = change.argmin(dim=-1)
+    return [
+        VariantEffect(
+            edits=list(edits),
+            change=float(change[row].sum()),
+            n_changed=int(differs[row].sum()),
+            position=predictions[at].position,
+            before=predictions[at].top[0].piece,
+            after=readable(explanation.subject.task, int(best[row, at])),
+        )
+        for row, (edits, at) in enumerate(zip(variants, worst.tolist(), strict=True))
+    ]

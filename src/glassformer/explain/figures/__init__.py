@@ -1,1 +1,0 @@
-"""Draw figures of explanations for papers and slides, with matplotlib."""

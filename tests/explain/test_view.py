@@ -1,0 +1,145 @@
+"""What is looked at of a run is fixed once: every number of an explanation is of the same label, word and weights."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from tests.explain.test_matrix_values import page_data
+from tests.helpers.matrix import TEXTS, matrix_run, with_temperature
+from tests.helpers.small import data_of
+
+from glassformer.errors import UsageError
+from glassformer.explain.edits.findings import differences, make_finding, measure_again, read_findings, write_findings
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.watch.probes import ProbeRequest, probe
+from glassformer.run import Run
+from glassformer.runs.checkpoints import save_snapshot
+from glassformer.runs.folder import RunFolder
+
+TASKS = ["multilabel", "tag"]
+EDIT = "encoder.0.self.out=0"
+OTHER = {"multilabel": "good", "tag": "4"}
+"""A label, and a word, that is not the one that is chosen."""
+
+
+def with_snapshot(task: str, path: Path) -> Run:
+    """Return a run with a snapshot of other weights."""
+    run, other = matrix_run(task), matrix_run(task, seed=8)
+    weights = {name: p.detach().clone() for name, p in other.model.named_parameters()}
+    if task == "multilabel":
+        weights["head.bias"][0] += 3  # another label is the most probable
+    save_snapshot(RunFolder(path).snapshots, 16, weights)
+    return Run(path, run.task, run.model, run.device)
+
+
+def shown(e: Explanation) -> str:
+    assert e.labels is not None
+    return e.labels.each[e.labels.shown].name
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_checkpoints_are_swept_for_one_label_or_word(task: str, tmp_path: Path) -> None:
+    run = with_snapshot(task, tmp_path)
+    chosen = explain(run, TraceRequest(TEXTS[task], edits=(EDIT,)))
+    named = explain(run, TraceRequest(TEXTS[task], edits=(EDIT,), label=shown(chosen)))
+    at_snapshot = explain(run, TraceRequest(TEXTS[task], checkpoint="step-00000016"))
+    assert shown(at_snapshot) != shown(chosen), "the weights of the snapshot choose another one"
+    assert chosen.sweep_checkpoints() == named.sweep_checkpoints()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_snapshots_answer_for_one_label_or_word(task: str, tmp_path: Path) -> None:
+    run = with_snapshot(task, tmp_path)
+    e = explain(run, TraceRequest(TEXTS[task]))
+    answers = [probe(run, ProbeRequest(TEXTS[task], name)) for name in ("model", "step-00000016")]
+    named = explain(run, TraceRequest(TEXTS[task], checkpoint="step-00000016", label=shown(e)))
+    assert [answer["headline"] for answer in answers] == [e.answer["headline"], named.answer["headline"]]
+
+
+def test_a_saved_page_has_the_head_of_each_label() -> None:
+    run, text = matrix_run("multilabel"), TEXTS["multilabel"]
+    first = explain(run, TraceRequest(text))
+    second = explain(run, TraceRequest(text, label="good"), trace_id="t2")
+    assert shown(first) != shown(second)
+    tensors = page_data(saved_page_html(first, other=second, parameters=True, seconds=0)[0])["tensors"]
+    assert "embedding.weight" not in tensors["t2"], "what both share is stored once"
+    for e in (first, second):
+        [stored] = [tensors[e.id][name] for name in ("head.weight",)]
+        values = np.frombuffer(base64.b64decode(stored["data"]), "<f2").reshape(stored["shape"])
+        np.testing.assert_allclose(values, e["head.weight"], rtol=1e-3)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_means_are_of_the_whole_model(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = SimpleNamespace(text=data_of(task))
+    monkeypatch.setattr("glassformer.explain.edits.reference.load_run_data", lambda *_, **__: data)
+    e = explain(matrix_run(task), TraceRequest(TEXTS[task]))
+    assert e.what_if("encoder.0.self.context[head:0]=mean").unchanged == []
+    with pytest.raises(UsageError, match="no reference text reaches this step"):
+        e.what_if("head=mean" if task == "multilabel" else "pooled=mean")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_initial_weights_are_measured_at_the_same_label_or_word(task: str) -> None:
+    run = matrix_run(task)
+    e = explain(run, TraceRequest(TEXTS[task], label=OTHER[task]))
+    torch.manual_seed(0)
+    fresh = Run(run.path, run.task, run.task.build_model().eval(), run.device)
+    initial = explain(fresh, e.request)
+    target = e.predictions[0].top[0].id
+
+    def log_prob(logits: np.ndarray) -> float:
+        return float(torch.tensor(logits).double().log_softmax(dim=-1)[target])
+
+    before, sweep = log_prob(initial["logits"]), e.sweep_parts()
+    after = [log_prob(initial.what_if(*part.off.edits).records["logits"].value.numpy()) for part in sweep.parts]
+    assert sweep.untrained == pytest.approx(max(abs(one - before) for one in after), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("task", "fields"),
+    [
+        ("multilabel", {"label": "good"}),
+        ("tag", {"label": "4"}),
+        ("translate", {"target": "ab", "member": 2}),
+        ("lm", {"decode": {"max_new_tokens": 2}}),
+    ],
+)
+def test_a_finding_is_measured_again_on_the_same(task: str, fields: dict, tmp_path: Path) -> None:
+    run = matrix_run(task, fields.get("member", 1))
+    e = explain(run, TraceRequest.from_dict({"text": TEXTS[task], **fields}))
+    edit = f"{'decoder' if task == 'lm' else 'encoder'}.0.self.out=0"
+    write_findings(tmp_path / "a.toml", run, [make_finding(e, [edit])])
+    [finding] = read_findings(tmp_path / "a.toml")[1]
+    assert finding.request == fields
+    assert differences(finding, measure_again(run, finding)) == []
+
+
+@pytest.mark.parametrize(
+    ("task", "edit"), [("multilabel", "head=5"), ("multilabel", "logits[class:1]=5"), ("tag", "logits[class:1]=5")]
+)
+def test_the_head_of_one_answer_is_not_edited_for_all(task: str, edit: str) -> None:
+    """There a name stands for one label or word, here it would stand for each."""
+    run = matrix_run(task)
+    assert explain(run, TraceRequest(TEXTS[task])).what_if(edit).unchanged == []
+    with pytest.raises(UsageError, match="is of one label or word here"):
+        run.predict(TEXTS[task], edits=[edit])
+
+
+def test_a_long_first_text_of_pairs_is_checked_whole() -> None:
+    run = matrix_run("pairs")
+    answer = run.predict("ab " * 60 + "[SEP] good b a", edits=["encoder.0.self.out=0"])
+    assert answer["label"] in run.task.label_names
+
+
+def test_the_fitted_temperature_is_of_the_finished_model_alone() -> None:
+    run = with_temperature(matrix_run("classify"))
+    assert run.explain(TEXTS["classify"]).manifest()["temperature"] == 2.5
+    assert run.learn(TEXTS["classify"], "good").manifest()["temperature"] is None
+    assert matrix_run("translate").explain(TEXTS["translate"]).manifest()["temperature"] is None
