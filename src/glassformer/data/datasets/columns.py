@@ -156,17 +156,21 @@ class Columns:
 
 @dataclass(frozen=True)
 class Rows:
-    """Texts with their targets (none, if they stand alone), the line each row begins on, and the columns' headers."""
+    """Texts with their targets (none, if they stand alone), the line each row begins on, and the columns of a table."""
 
     text: list[str]
     answer: list[str]
     lines: Sequence[int]
     path: Path
-    columns: tuple[str | None, ...] = (None, None)
     resolved: Columns | None = None
 
+    @property
+    def columns(self) -> tuple[str | None, ...]:
+        """Return the headers of the columns; empty where the data was no table."""
+        return self.resolved.headers if self.resolved else ()
+
     def split(self) -> Split:
-        return Split(self.text, self.answer if len(self.columns) > 1 else None, str(self.path))
+        return Split(self.text, self.answer if len(self.answer) == len(self.text) else None, str(self.path))
 
 
 def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows:
@@ -179,7 +183,7 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
     sample = list(itertools.islice(rows, SAMPLE_ROWS))
     if not sample or path in diagnostics.cut or (columns := choose_columns(path, sample, specs, diagnostics)) is None:
         deque(rows, maxlen=0)  # to the end, so that every error is reported
-        return Rows([], [], [], path, (None,) * len(specs))
+        return Rows([], [], [], path)
     lines, texts, answers = array("q"), list[str](), list[str]()
     names, last = [plain(name) for name in sample[0].fields] if columns.has_header else [], specs[-1]
     read = [plain(name or "") for name in columns.headers]
@@ -195,7 +199,7 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
     count_missing(path, sides if last.clean else sides + answers, diagnostics)
     if last.clean is not None:
         answers = last.clean(path, lines, answers, last.separator or "", diagnostics)
-    return Rows(texts, answers, lines, path, columns.headers, columns)
+    return Rows(texts, answers, lines, path, columns)
 
 
 def plain(name: str) -> str:

@@ -56,7 +56,7 @@ def read_texts(path: Path, diagnostics: Diagnostics) -> Rows:
             else:
                 diagnostics.counts["empty lines"] += 1
     note_markup(next(iter(files), path), texts, diagnostics)
-    return Rows(texts, [], lines, path, (None,))
+    return Rows(texts, [], lines, path)
 
 
 def _files_in(folder: Path, diagnostics: Diagnostics) -> list[Path]:

@@ -93,7 +93,7 @@ def why_no_label(label: str) -> str:
     if label.casefold() in MISSING:
         return f"the label is {label!r}, a missing value; remove the row, or give the class another name"
     if len(parts := re.split(r"[,;\s]+", label.strip("[]() "))) > 1 and {*parts} <= {"0", "1"}:
-        return f"the label {label[:40]!r} is a vector of 0 and 1; write the names of the labels, parted by ;"
+        return f"the label {label[:40]!r} {VECTOR}"
     return ""
 
 

@@ -169,7 +169,7 @@ def _read_part(
     if isinstance(part, Path):
         if not specs:
             texts = read_documents(part, diagnostics)
-            return Rows(texts, [], range(1, len(texts) + 1), part, (None,))
+            return Rows(texts, [], range(1, len(texts) + 1), part)
         if schema.read is not None:
             return schema.read(part, specs, diagnostics)
         if len(specs) == 1 and (part.is_dir() or suffix_of(part) == ".txt"):

@@ -86,8 +86,7 @@ class _Sentences:
             shown = ", ".join(f"{what} are {key + 1 if isinstance(key, int) else repr(key)}" for what, key in named)
             first = f"{self.texts[0].split()[0]!r} | {self.answers[0].split()[0]!r}" if self.texts else "none"
             self.diagnostics.notes.append(f"{self.path.name}: {shown}; first example: {first}")
-        headers = self.resolved.headers if self.resolved else (None, None)
-        return Rows(self.texts, self.answers, self.lines, self.path, headers, self.resolved)
+        return Rows(self.texts, self.answers, self.lines, self.path, self.resolved)
 
     def _refuse_other_forms(self) -> None:
         """Report the first tag that is of spans and no IOB2: one in another spelling, or one that continues no span."""
