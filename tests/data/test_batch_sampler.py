@@ -127,7 +127,7 @@ def test_classify_batch_pads_on_the_right_and_counts():
     assert batch.padding_mask.sum(dim=1).tolist() == [3, 0, 5]
     assert batch.ids[0].tolist() == [*corpus.ids[0].tolist(), 0, 0]
     assert batch.labels.tolist() == [0, 1, 2]
-    assert (batch.n_examples, batch.n_tokens, batch.n_slots, batch.n_labels) == (3, 8, 15, 3)
+    assert (len(batch.ids), batch.n_tokens, batch.n_slots, batch.n_labels) == (3, 8, 15, 3)
 
 
 def test_a_batch_of_one_length_has_no_mask_and_a_batch_of_nothing_has_a_shape():

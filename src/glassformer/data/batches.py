@@ -48,10 +48,6 @@ class Batch:
     ngram_batch: NgramBatch | None = None
 
     @property
-    def n_examples(self) -> int:
-        return self.ids.shape[0]
-
-    @property
     def n_slots(self) -> int:
         """Return the number of input tokens, padding included."""
         return self.ids.numel() + (0 if self.tgt_in is None else self.tgt_in.numel())
