@@ -113,19 +113,6 @@ def test_equal_numbers_are_refused(tmp_path: Path, capfd: Any) -> None:
     assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().out
 
 
-def test_a_check_prints_the_distribution(tmp_path: Path, capfd: Any) -> None:
-    path = write(tmp_path / "a.csv", [{"text": f"a {i}", "stars": i} for i in (1, 2, 3, 4, 10)])
-    assert main(["data", "check", "regress", "--train-file", str(path), "--json"]) == 0
-    numbers = json.loads(capfd.readouterr().out)["numbers"]["train"]
-    assert numbers == {"mean": 4.0, "sd": pytest.approx(np.std([1, 2, 3, 4, 10])), "min": 1.0, "q25": 2.0} | {
-        "median": 3.0,
-        "q75": 4.0,
-        "max": 10.0,
-    }
-    assert main(["data", "check", "regress", "--train-file", str(path)]) == 0
-    assert "median" in capfd.readouterr().out
-
-
 def test_a_column_of_numbers_is_named_or_has_a_usual_name(tmp_path: Path, capfd: Any) -> None:
     lines = ["id,words,n,kind", *(f"{i},some words {i},{i * i % 7}.5,{'xy'[i % 2]}" for i in range(1, 30))]
     (tmp_path / "a.csv").write_text("\n".join(lines), encoding="utf-8")
