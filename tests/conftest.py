@@ -88,7 +88,7 @@ def _quick_files(request: pytest.FixtureRequest) -> Iterator[None]:
     (`tests/helpers/crashing.py`).
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.utils.atomic_io._force", lambda handle: None)
+        patch.setattr("glassformer.utils.atomic_io.os.fsync", lambda handle: None)
         draw_or_not(request, patch)
         yield
 

@@ -62,46 +62,29 @@ def edited(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[P
     return act
 
 
-CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "lr": (replaced("config.toml", "lr = 0.005", "lr = 0.007"), "train.lr is 0.007"),
-    "steps": (replaced("config.toml", "steps = 5", "steps = 6"), "train.steps is 6"),
-    "seed": (replaced("config.toml", "seed = 1", "seed = 2"), "train.seed is 2"),
-    "decay": (replaced("config.toml", "weight_decay = ", "weight_decay = 1"), "train.adamw.weight_decay"),
-    "size": (replaced("config.toml", "d_ff = 32", "d_ff = 64"), "model.d_ff is 64"),
-    "setting left out": (replaced("config.toml", "lr = 0.005\n", ""), "train.lr is 0.001"),
-    "data deleted": (lambda run: (run / "data.json").unlink(), "data.json"),
-    "data empty": (lambda run: (run / "data.json").write_text("{}"), "data.json"),
-    "data hashes": (edited("data.json", lambda data: data["hashes"].clear()), "data.json"),
-    "data a list": (lambda run: (run / "data.json").write_text("[]"), "data.json"),
-    "data notes": (edited("data.json", lambda data: data["notes"].append("x")), "data.json"),
-    "env deleted": (lambda run: (run / "env.json").unlink(), "env.json"),
-    "nothing recorded": (edited("env.json", lambda env: env.pop("begun_with")), "env.json"),
-    "env a list": (lambda run: (run / "env.json").write_text("[]"), "env.json"),
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "lr": replaced("config.toml", "lr = 0.005", "lr = 0.007"),
+    "decay": replaced("config.toml", "weight_decay = ", "weight_decay = 1"),
+    "setting left out": replaced("config.toml", "lr = 0.005\n", ""),
+    "data deleted": lambda run: (run / "data.json").unlink(),
+    "data empty": lambda run: (run / "data.json").write_text("{}"),
+    "data notes": edited("data.json", lambda data: data["notes"].append("x")),
+    "tokenizer": edited("tokenizer.json", lambda content: content["model"]["vocab"].popitem()),
+    "env deleted": lambda run: (run / "env.json").unlink(),
+    "nothing recorded": edited("env.json", lambda env: env.pop("begun_with")),
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_differs_is_named(unfinished: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_begun_otherwise_is_not_resumed(
+    unfinished: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = Path(shutil.copytree(unfinished, tmp_path / "run"))
-    change, expected = CHANGES[name]
-    change(run)
+    CHANGES[name](run)
     assert main(["train", "--resume", str(run)]) == 4
     error = capsys.readouterr().err
-    assert expected in error and "this is a bug" not in error
+    assert str(run) in error and "this is a bug" not in error
     assert len(error.strip().splitlines()) <= 2
-
-
-def test_another_tokenizer_is_refused(unfinished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = Path(shutil.copytree(unfinished, tmp_path / "run"))
-    other = tmp_path / "other"
-    other.mkdir()
-    text = SMALL["text"] | {"vocab_size": 12}
-    glassformer.train(
-        "classify", train_file=write_table(other), out=other / "run", **SMALL | {"steps": 1, "text": text}
-    )
-    shutil.copy(other / "run" / "tokenizer.json", run / "tokenizer.json")
-    assert main(["train", "--resume", str(run)]) == 4
-    assert "tokenizer.json is not the one" in capsys.readouterr().err
 
 
 def test_layout_and_order_of_the_files_do_not_matter(unfinished: Path, tmp_path: Path) -> None:
@@ -118,7 +101,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path, monkeypatch: pyt
         train_until(tmp_path / name, 4, steps=5, save_every=3, lr=lr)
     shutil.rmtree(tmp_path / "a" / "run" / "checkpoints")
     shutil.copytree(tmp_path / "b" / "run" / "checkpoints", tmp_path / "a" / "run" / "checkpoints")
-    with pytest.raises(CheckpointError, match=r"(train\.lr is 0\.005|train_file is ).*; the run was begun with "):
+    with pytest.raises(CheckpointError, match=r"is not what the run was begun with, as .*step-00000003"):
         glassformer.resume(tmp_path / "a" / "run")
 
 
@@ -136,6 +119,6 @@ def test_a_changed_seed_run_stops_the_others(tmp_path: Path, monkeypatch: pytest
             "classify", train_file=write_table(tmp_path), out=tmp_path / "x", seeds=2, on_step=kill, **settings
         )
     replaced("config.toml", "lr = 0.005", "lr = 0.007")(tmp_path / "x" / "seed-1")
-    with pytest.raises(CheckpointError, match=r"train\.lr is 0\.007"):
+    with pytest.raises(CheckpointError, match=r"seed-1/config\.toml, .* is not what the run was begun with"):
         glassformer.resume(tmp_path / "x")
     assert not RunFolder(tmp_path / "x" / "seed-2").finished

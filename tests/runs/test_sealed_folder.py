@@ -51,13 +51,10 @@ def test_a_folder_in_the_place_of_a_file(tmp_path: Path) -> None:
     [
         {"kind": "another"},
         {"files": None},
-        {"files": {"../secret": {"bytes": 6, "sha256": "0" * 64}}},
-        {"files": {"state.json": {"bytes": 10**30, "sha256": "0" * 64}}},
-        {"files": {"state.json": {"bytes": -1, "sha256": "0" * 64}}},
-        {"files": {"state.json": {"bytes": 2, "sha256": "0" * 64}, "empty": {"bytes": 0, "sha256": ""}}},
-        {"files": {"manifest/../state.json": {"bytes": 2, "sha256": "0" * 64}}},
-        {"files": {"state.json": []}},
         {"files": []},
+        {"files": {"../secret": "0" * 64}},
+        {"files": {"state.json": []}},
+        {"files": {"state.json": "0" * 64, "empty": ""}},
     ],
     ids=str,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.errors import CheckpointError
-from glassformer.runs.model_folder import MAX_HEADER_BYTES, read_tensors, tensor_chunks
+from glassformer.runs.model_folder import read_tensors, tensor_chunks
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 TENSORS = {
@@ -37,15 +36,6 @@ def test_the_safetensors_library_agrees_on_the_format() -> None:
     assert all(torch.equal(ours[name], tensors[name]) for name in tensors)
 
 
-def test_every_tensor_begins_at_a_multiple_of_its_width() -> None:
-    first = next(iter(tensor_chunks(TENSORS)))
-    header = json.loads(bytes(first[8:]))
-    assert len(first) % 8 == 0
-    assert header.keys() == TENSORS.keys()
-    for name, tensor in TENSORS.items():
-        assert header[name]["data_offsets"][0] % tensor.element_size() == 0
-
-
 def test_no_tensors_at_all() -> None:
     assert read_tensors(b"".join(tensor_chunks({})), Path("x")) == {}
 
@@ -60,7 +50,6 @@ HOSTILE = {
     "short": b"\x01\x00",
     "huge header": header("{}", n=2**63),
     "header beyond the file": header("{}", n=3),
-    "header beyond the limit": header(" " * (MAX_HEADER_BYTES + 1)),
     "not JSON": header("pickle"),
     "a list": header("[]"),
     "a pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.",

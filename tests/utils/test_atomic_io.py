@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.crashing import Crash, CrashingDisk, WatchedDisk, every_crash
 
-from glassformer.errors import CheckpointError, ResourceError
+from glassformer.errors import ResourceError
 from glassformer.utils import atomic_io, safe_read
 
 
@@ -132,26 +132,11 @@ def test_json_has_no_nan(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a.json").read_text("utf-8")) == {"x": [None, [None, 1.0]]}
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff{}", b"[" * 100_000, b'{"a": 1} x'])
-def test_json_that_is_not_names_the_file(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "a.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"a\.json"):
-        safe_read.read_json(tmp_path / "a.json")
-    with pytest.raises(CheckpointError, match=r"b\.json"):
-        safe_read.read_json(tmp_path / "b.json")
-
-
-def test_json_far_too_large_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text("[" + " " * 10 + "]", "utf-8")
-    with pytest.raises(CheckpointError, match="at most 10 bytes"):
-        safe_read.read_json(tmp_path / "a.json", 10)
-
-
 def test_sha256_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
     assert atomic_io.sha256_file(tmp_path / "a") == known
-    assert atomic_io.write_durably(tmp_path / "b", [b"a", memoryview(b"bc")]) == (3, known)
+    assert atomic_io.write_durably(tmp_path / "b", [b"a", memoryview(b"bc")]) == known
 
 
 def test_the_crashing_disk_does_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,14 +28,13 @@ from glassformer.runs.checkpoints import (
     load_snapshot,
     snapshot_folders,
 )
-from glassformer.runs.folder import BEGUN, RunFolder
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
 from glassformer.runs.model_folder import Weights, load_weights
-from glassformer.runs.records import StartRecord
-from glassformer.runs.sealed_folder import sealed_sha256
+from glassformer.runs.sealed_folder import MANIFEST, Manifest
 from glassformer.tasks import Task
 from glassformer.text.pairs import text_of
-from glassformer.utils.safe_read import dataclass_from_json, read_json
+from glassformer.utils.safe_read import read_json
 
 MODEL = "model"
 """Name of the weights with the best validation score, those `glassformer predict` uses."""
@@ -177,7 +176,7 @@ def weights_at(subject: Subject, name: str) -> nn.Module:
     if loaded := _loaded.get(key):
         return loaded
     model = subject.task.build_model()
-    load_weights(model, weights_of(RunFolder(subject.path), name, subject.task.tokenizer.sha256))
+    load_weights(model, weights_of(RunFolder(subject.path), name))
     return _loaded.setdefault(key, model.to(subject.device).eval())
 
 
@@ -233,7 +232,7 @@ def checkpoint_sha256(subject: Subject, name: str) -> str | None:
         file = WEIGHTS if folder and _is_snapshot(folder) else TENSORS
     else:
         folder, file = RunFolder(subject.path).model_folder, MODEL_WEIGHTS
-    return folder and sealed_sha256(folder, file)
+    return folder and read_json(folder / MANIFEST, kind=Manifest).files.get(file)
 
 
 def _folders(subject: Subject) -> dict[int, Path]:
@@ -243,19 +242,17 @@ def _folders(subject: Subject) -> dict[int, Path]:
     return {int(match[1]): path for match, path in names if match} | dict(snapshot_folders(run.snapshots))
 
 
-def weights_of(run: RunFolder, name: str, tokenizer_sha256: str) -> Weights:
+def weights_of(run: RunFolder, name: str) -> Weights:
     """Return the weights to predict with of a snapshot or checkpoint by name, the snapshot where there are both.
 
     Raises:
-        CheckpointError: it is damaged, or was trained with another tokenizer.
+        CheckpointError: it is damaged.
     """
     snapshot = run.snapshots / name
     if snapshot.is_dir():
         return load_snapshot(snapshot)
     folder = run.checkpoints / name
-    tensors, state = load_checkpoint(folder)
-    if dataclass_from_json(StartRecord, state.get(BEGUN), folder).tokenizer != tokenizer_sha256:
-        raise CheckpointError(f"{folder} was trained with another tokenizer than this model's")
+    tensors, _ = load_checkpoint(folder)
     groups = [
         {name.partition(":")[2]: tensor for name, tensor in tensors.items() if name.startswith(f"{group}:")}
         for group in ("ema", "model")

@@ -22,8 +22,8 @@ from glassformer.runs import sealed_folder
 from glassformer.runs.model_folder import Weights, read_tensors, tensor_chunks
 from glassformer.runs.records import JsonObject
 from glassformer.runs.sealed_folder import read_sealed_folder, write_sealed_folder
-from glassformer.utils.atomic_io import remove_folder, remove_leftovers
-from glassformer.utils.safe_read import parse_json_object
+from glassformer.utils.atomic_io import finite, remove_folder, remove_leftovers
+from glassformer.utils.safe_read import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def save_checkpoint(folder: Path, name: str, tensors: Weights, state: JsonObject
     target = folder / name
     remove_leftovers(folder)
     if not sealed_folder.is_intact(target, CHECKPOINT_KIND):
-        text = json.dumps(state, sort_keys=True, indent=1)
+        text = json.dumps(finite(state), sort_keys=True, indent=1)
         files = {TENSORS: tensor_chunks(tensors), STATE: [text.encode("utf-8")]}
         sealed_folder.write_sealed_folder(target, CHECKPOINT_KIND, files)
     with suppress(OSError, ResourceError):  # the checkpoint is safe: untidiness is no reason to fail
@@ -95,7 +95,7 @@ def load_checkpoint(path: Path) -> tuple[Weights, JsonObject]:
         CheckpointError: it is missing, or not byte for byte what was saved; the file is named.
     """
     files = sealed_folder.read_sealed_folder(path, CHECKPOINT_KIND, (TENSORS, STATE))
-    return read_tensors(files[TENSORS], path / TENSORS), parse_json_object(files[STATE], path / STATE)
+    return read_tensors(files[TENSORS], path / TENSORS), parse_json(files[STATE], path / STATE, kind=JsonObject)
 
 
 def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:

@@ -2,17 +2,14 @@
 
     {"pause": true, "steps": 3, "stop": false}
 
-The training looks at it after each step and removes it at its start and its end. It is obeyed only if it belongs to the
-owner of the folder: where others may write into the folder, they still cannot stop the training.
+The training looks at it after each step and removes it at its start and its end.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -79,25 +76,17 @@ class ControlFile:
 
     def remove(self) -> None:
         """Remove the file, or a link of its name; what cannot be removed stays."""
-        try:
-            self.path.unlink(missing_ok=True)
-        except OSError as error:
-            self._warn(f"{self.path} cannot be removed: {error.strerror or error}")
+        with suppress(OSError):
+            self.path.unlink()
 
     def read(self) -> Control:
-        """Return what is asked now: nothing without a file.
-
-        A file that is not obeyed changes nothing, and the first of them is logged.
-        """
+        """Return what is asked now: nothing without a file; one that is damaged changes nothing, and is logged once."""
         try:
-            state = os.lstat(self.path)
-        except OSError:
-            self.control = GO_ON
-            return GO_ON
-        try:
-            self.control = self._parse(state)
+            self.control = safe_read.read_json(self.path, MAX_BYTES, kind=Control) if self.path.exists() else GO_ON
         except CheckpointError as error:
-            self._warn(f"{error.message}; it is ignored")
+            if not self._warned:
+                logger.warning(f"{error.message}; it is ignored")
+            self._warned = True
         return self.control
 
     def pauses(self, step: int) -> bool:
@@ -106,16 +95,3 @@ class ControlFile:
         if not now.pause or self._began < 0 or now.steps < before.steps:
             self._began = step if now.pause else -1
         return now.pause and step - self._began >= now.steps
-
-    def _parse(self, state: os.stat_result) -> Control:
-        if not stat.S_ISREG(state.st_mode) or state.st_uid != os.stat(self.path.parent).st_uid:
-            raise CheckpointError(f"{self.path} should be a regular file of the owner of its folder")
-        value = safe_read.read_json_object(self.path, MAX_BYTES)
-        if unknown := sorted(value.keys() - vars(GO_ON)):
-            raise CheckpointError(f"{self.path} should hold pause, steps and stop, not {unknown[0][:40]!r}")
-        return safe_read.dataclass_from_json(Control, value, self.path)
-
-    def _warn(self, message: str) -> None:
-        if not self._warned:
-            logger.warning(message)
-            self._warned = True

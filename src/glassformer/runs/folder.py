@@ -9,7 +9,6 @@ them together is `report/seeds.py`'s, and training them `training/multi_seed.py`
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
@@ -28,14 +27,14 @@ from glassformer.runs.records import (
     Divergence,
     Evaluation,
     JsonObject,
-    StartRecord,
     StepMetrics,
     read_log_lines,
+    start_sum,
 )
 from glassformer.runs.sealed_folder import MANIFEST, is_intact
 from glassformer.utils import atomic_io, safe_read
 from glassformer.utils.formatting import glassformer_command
-from glassformer.utils.safe_read import LIMITS, dataclass_from_json
+from glassformer.utils.safe_read import LIMITS
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizer import Tokenizer
@@ -184,15 +183,32 @@ class RunFolder:
 
     # What it was begun with
 
-    def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> StartRecord:
-        """Write what is known before the first step; return the record of it that checkpoints hold too."""
-        record = StartRecord.of(config, data.as_json(), tokenizer.sha256)
+    def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> str:
+        """Write what is known before the first step; return the sum of it that checkpoints hold too."""
+        begun_with = start_sum(config, data.as_json(), tokenizer.sha256)
         self.path.mkdir(parents=True, exist_ok=True)
-        atomic_io.write_json(self.env, env | {BEGUN: vars(record)})
+        atomic_io.write_json(self.env, env | {BEGUN: begun_with})
         atomic_io.write_json(self.data, data.as_json())
         tokenizer.save(self.tokenizer)
         self.write_config(config)
-        return record
+        return begun_with
+
+    def check_unchanged(self) -> str:
+        """Return the sum of what the run was begun with, after comparing it with that of the files now.
+
+        Raises:
+            CheckpointError: settings, `data.json` or tokenizer are others, missing, or were never recorded.
+        """
+        return self.check_begun(safe_read.read_json_object(self.env).get(BEGUN), self.env)
+
+    def check_begun(self, recorded: object, where: Path) -> str:
+        """Return the sum of what the run was begun with; raise a CheckpointError if another is recorded in `where`."""
+        now = start_sum(self.read_config(), safe_read.read_json_object(self.data), self.read_tokenizer().sha256)
+        if recorded != now:
+            files = f"{self.config}, {self.data.name} or {self.tokenizer.name}"
+            message = f"{files} is not what the run was begun with, as {where} has it"
+            raise CheckpointError(message, "restore it, or start a new run")
+        return now
 
     def write_config(self, config: Config) -> None:
         atomic_io.atomic_write_text(self.config, dump_config(config))
@@ -205,13 +221,7 @@ class RunFolder:
                     message = f"{self.path} was {how}, not trained here, so it has no log or scores of its own"
                     raise CheckpointError(message, "train from it with --init-from, or use predict and explain")
             raise CheckpointError(f"{self.path} holds no run (no config.toml)", "give the folder that --out named")
-        values = safe_read.read_toml(self.config)
-        if "task" not in values:
-            raise CheckpointError(f"{self.config} names no task", "restore it from a copy")
-        try:
-            return config_from_dict({"recipe": "", **values}, where=str(self.config), of_a_run=True)
-        except UsageError as error:
-            raise CheckpointError(error.message, error.hint) from error
+        return _config_of({"recipe": "", **safe_read.read_toml(self.config)}, self.config)
 
     def read_tokenizer(self) -> Tokenizer:
         """Read the tokenizer; errors as in `Tokenizer.load`."""
@@ -227,44 +237,19 @@ class RunFolder:
         """Read the record of the data; all fields unknown if nothing was written."""
         return _read(DataRecord, self.data) or DataRecord()
 
-    def check_unchanged(self) -> StartRecord:
-        """Return the record of what the run was begun with, after comparing it with the files that say so now.
-
-        Raises:
-            CheckpointError: settings, `data.json` or tokenizer are others, missing, or were never recorded.
-        """
-        now = StartRecord.of(self.read_config(), safe_read.read_json_object(self.data), self.read_tokenizer().sha256)
-        self.compare_start(safe_read.read_json_object(self.env).get(BEGUN), now, self.env)
-        return now
-
-    def compare_start(self, recorded: object, now: StartRecord, where: Path) -> None:
-        """Raise the CheckpointError of `check_unchanged` if a record in `where` differs from today's."""
-        now.compare(recorded, where, (self.config, self.data, self.tokenizer))
-
     # The log
 
     def read_metrics(self, damaged: list[int] | None = None) -> list[StepMetrics]:
         """Read every line of the log, in order; `damaged` as in `read_log_lines`."""
-        return read_log_lines(self._log(), self.metrics, damaged)
+        log = safe_read.read_bytes(self.metrics, LIMITS["log"]) if self.metrics.exists() else b""
+        return read_log_lines(log, self.metrics, damaged)
 
     def truncate_metrics(self, step: int) -> None:
-        """Take out of the log what came after a step, for it is done again, and a last line that is broken.
-
-        Raises:
-            CheckpointError: a line before the step is none of a log.
-        """
-        data, damaged = self._log(), list[int]()
-        rows = read_log_lines(data, self.metrics, damaged)
-        lines = [line + b"\n" for line in data.split(b"\n") if line.strip()]
-        if damaged and damaged[0] <= len(rows):
-            raise CheckpointError(f"{self.metrics}:{damaged[0]} is no line of a log", "delete it, then resume")
-        kept = {row.step: line for row, line in zip(rows, lines, strict=False) if row.step <= step}
-        if len(kept) < step:
-            logger.warning(f"{self.metrics} lacks {step - len(kept):,} of the {step:,} steps before")
-        atomic_io.atomic_write_bytes(self.metrics, b"".join(kept.values()))
-
-    def _log(self) -> bytes:
-        return safe_read.read_bytes(self.metrics, LIMITS["log"]) if self.metrics.exists() else b""
+        """Take out of the log what came after a step, for it is done again, and lines that are none of a log."""
+        rows = {row.step: row for row in self.read_metrics([]) if row.step <= step}
+        if len(rows) < step:
+            logger.warning(f"{self.metrics} lacks {step - len(rows):,} of the {step:,} steps before")
+        atomic_io.atomic_write_text(self.metrics, "".join(row.line() for row in rows.values()))
 
     def write_divergence(self, step: int, message: str) -> None:
         """Record the step that diverged, since the run ends before it is logged."""
@@ -283,13 +268,11 @@ class RunFolder:
         """Write scores and predictions; return the scores as they will be read."""
         rows = "".join(atomic_io.json_line(row) + "\n" for row in predictions)
         atomic_io.atomic_write_text(self.predictions, rows)
-        value = json.loads(json.dumps(atomic_io.finite(evaluation.as_json())))
-        atomic_io.write_json(self.evaluation, value)
-        return Evaluation.from_json(value, self.evaluation)
+        atomic_io.write_json(self.evaluation, evaluation.as_json())
+        return _read_evaluation(self.evaluation) or evaluation
 
     def read_evaluation(self) -> Evaluation | None:
-        at = self.evaluation
-        return Evaluation.from_json(safe_read.read_json(at), at) if at.exists() else None
+        return _read_evaluation(self.evaluation)
 
     def read_predictions(self) -> Iterator[JsonObject] | None:
         """Read the predictions one by one, an object per example in the split's order; None if none were kept.
@@ -304,7 +287,21 @@ class RunFolder:
 
 def _read(kind: type[T], path: Path) -> T | None:
     """Return the record in a JSON file; None if there is no file."""
-    return dataclass_from_json(kind, safe_read.read_json(path), path) if path.exists() else None
+    return safe_read.read_json(path, kind=kind) if path.exists() else None
+
+
+def _read_evaluation(path: Path) -> Evaluation | None:
+    return Evaluation.from_json(safe_read.read_json(path), path) if path.exists() else None
+
+
+def _config_of(values: JsonObject, where: Path) -> Config:
+    """Return the configuration of a run as its folder has it; anything else is a CheckpointError."""
+    try:
+        if "task" not in values:
+            raise UsageError(f"{where} names no task", "restore it from a copy")
+        return config_from_dict(values, str(where), of_a_run=True)
+    except UsageError as error:
+        raise CheckpointError(error.message, error.hint) from error
 
 
 @dataclass(frozen=True)
@@ -337,15 +334,8 @@ class SeedsFolder:
 
     def read(self) -> tuple[Config, list[int]]:
         """Read the configuration and the seeds to train; raise CheckpointError if the file is damaged."""
-        at = self.seeds_file
-        value = dataclass_from_json(_Seeds, safe_read.read_json(at, LIMITS["settings"]), at)
-        try:
-            config = config_from_dict(value.config, str(at), of_a_run=True)
-        except UsageError as error:
-            raise CheckpointError(error.message, error.hint) from error
-        if len({*value.seeds}) < len(value.seeds):
-            raise CheckpointError(f"{at} names a seed twice", "restore it from a copy")
-        return config, value.seeds
+        value = safe_read.read_json(self.seeds_file, LIMITS["settings"], kind=_Seeds)
+        return _config_of(value.config, self.seeds_file), value.seeds
 
     @property
     def finished(self) -> list[RunFolder]:
@@ -355,8 +345,7 @@ class SeedsFolder:
         atomic_io.write_json(self.ensemble, evaluation.as_json())
 
     def read_ensemble(self) -> Evaluation | None:
-        at = self.ensemble
-        return Evaluation.from_json(safe_read.read_json(at), at) if at.exists() else None
+        return _read_evaluation(self.ensemble)
 
     @property
     def best(self) -> RunFolder:
@@ -367,11 +356,9 @@ class SeedsFolder:
         """
         name = safe_read.read_json_object(self.report).get("best") if self.report.exists() else None
         runs = [self.run(seed) for seed in self.read()[1]]
-        if name is None:
-            begun = [run.path for run in runs if run.model_folder]
-            one = f"; or name one that is finished: {begun[0]}" if begun else ""
-            hint = f"resume it with: {RunFolder(self.path).resume_command}{one}"
-            raise CheckpointError(f"{self.path} holds several seeds, and not all of them are trained", hint)
         if found := [run for run in runs if run.path.name == name]:
             return found[0]
-        raise CheckpointError(f"{self.report} names a best run that is none of the {len(runs)} seeds")
+        begun = [run.path for run in runs if run.model_folder]
+        one = f"; or name one that is finished: {begun[0]}" if begun else ""
+        hint = f"resume it with: {RunFolder(self.path).resume_command}{one}"
+        raise CheckpointError(f"{self.path} holds several seeds, and not all of them are trained", hint)

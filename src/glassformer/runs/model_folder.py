@@ -1,8 +1,5 @@
 """The folder of a trained model, and its tensors in the safetensors format, which can hold nothing but numbers.
 
-Written here, because the format is a header and the bytes, so that a checkpoint is streamed and never
-copied whole, and two names may share memory. Read by the safetensors library, whose parser is hardened.
-
     model/  config.json  model.safetensors  tokenizer.json  README.md  manifest.json
 
 The manifest ties the tokenizer to the weights; the card is for people, and no part of what is sealed.
@@ -12,11 +9,9 @@ The manifest ties the tokenizer to the weights; the card is for people, and no p
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -31,52 +26,20 @@ from glassformer.runs.records import JsonObject
 from glassformer.runs.sealed_folder import check_sealed_file, read_manifest, read_sealed_file, write_sealed_folder
 from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import atomic_write_text, remove_leftovers
-from glassformer.utils.safe_read import LIMITS, parse_json_object
+from glassformer.utils.safe_read import LIMITS, parse_json
 
 Weights = dict[str, Tensor]
 """Parameters by name."""
 
-MAX_HEADER_BYTES = 16 << 20
-"""A header takes about a hundred bytes a tensor."""
 
-_NAMES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
+def tensor_chunks(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> list[bytes]:
+    """Return the bytes of a safetensors file, as chunks of a file to write; `metadata` are words for other libraries.
 
-
-def tensor_chunks(
-    tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
-) -> Iterator[bytes | memoryview]:
-    """Yield the bytes of a safetensors file: the header's length, the header, each tensor.
-
-    Equal names and values always give equal bytes, whatever the order of insertion, the device and the memory layout.
-    `metadata` are words that other libraries read.
+    Equal names and values always give equal bytes, whatever the order of insertion, the device and the memory layout;
+    two names may share memory.
     """
-    # Widest numbers first, so that every tensor begins at a multiple of its own width.
-    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
-    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(metadata)}
-    end = 0
-    for name in order:
-        tensor = tensors[name]
-        start, end = end, end + tensor.numel() * tensor.element_size()
-        dtype, shape = _NAMES[tensor.dtype], list(tensor.shape)
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
-    text = json.dumps(header, separators=(",", ":")).encode("utf-8")
-    text += b" " * (-len(text) % 8)
-    yield len(text).to_bytes(8, "little") + text
-    for name in order:
-        # The format is little-endian, as is every machine torch is built for.
-        flat = tensors[name].detach().cpu().contiguous().reshape(-1)
-        yield flat.view(torch.uint8).numpy().data
+    copies = {name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in tensors.items()}
+    return [safetensors.torch.save(copies, metadata)]
 
 
 def read_shapes(path: Path, max_bytes: int = LIMITS["weights"]) -> dict[str, tuple[int, ...]]:
@@ -85,9 +48,7 @@ def read_shapes(path: Path, max_bytes: int = LIMITS["weights"]) -> dict[str, tup
     Raises:
         CheckpointError: it is no header, or describes other than the bytes that follow it.
     """
-    with safe_read.open_regular(path, max_bytes) as file:
-        size = os.fstat(file.fileno()).st_size
-        _check_header(file.read(8), size, path)
+    safe_read.check_regular(path, max_bytes)
     with _sound(path), safetensors.safe_open(path, "pt") as opened:
         return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
 
@@ -96,17 +57,10 @@ def read_tensors(data: bytes, where: Path) -> dict[str, Tensor]:
     """Read the tensors in the bytes of a safetensors file.
 
     Raises:
-        CheckpointError: the header is too large, or not one; `where` is named.
+        CheckpointError: it is none; `where` is named.
     """
-    _check_header(data[:8], len(data), where)
     with _sound(where):
         return safetensors.torch.load(data)
-
-
-def _check_header(first: bytes, size: int, where: Path) -> None:
-    """Refuse a header of more bytes than there are, or than the parser should be given."""
-    if len(first) < 8 or int.from_bytes(first, "little") > min(size - 8, MAX_HEADER_BYTES):
-        raise CheckpointError(f"{where} is not a safetensors file: its header does not fit")
 
 
 @contextmanager
@@ -146,7 +100,7 @@ def load_weights(model: nn.Module, weights: Weights) -> None:
 
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
-TOKENIZERS = (TOKENIZER, "target_tokenizer.json")
+FILES = (CONFIG, TOKENIZER, WEIGHTS)
 Shapes = Mapping[str, tuple[int, ...]]
 """Shape of each weight, by name."""
 
@@ -176,15 +130,14 @@ def read_description(folder: Path) -> tuple[JsonObject, Shapes]:
     Raises:
         CheckpointError: a file is missing or damaged.
     """
-    entries = read_manifest(folder, MODEL_KIND)
-    missing = {CONFIG, WEIGHTS, TOKENIZERS[0]} - entries.keys()
-    if odd := missing or entries.keys() - {CONFIG, WEIGHTS, *TOKENIZERS}:
-        raise CheckpointError(f"{folder} should {'hold' if missing else 'not hold'} {min(odd)}")
-    config, *_ = [read_sealed_file(folder / name, entries[name]) for name in (CONFIG, *TOKENIZERS) if name in entries]
+    sums = read_manifest(folder, MODEL_KIND)
+    if odd := sorted(sums.keys() ^ {*FILES}):
+        raise CheckpointError(f"{folder} should {'hold' if odd[0] in FILES else 'not hold'} {odd[0]}")
+    config, _ = [read_sealed_file(folder / name, sums[name]) for name in (CONFIG, TOKENIZER)]
     try:
-        return parse_json_object(config, folder / CONFIG), read_shapes(folder / WEIGHTS)
+        return parse_json(config, folder / CONFIG, kind=JsonObject), read_shapes(folder / WEIGHTS)
     except CheckpointError:
-        check_sealed_file(folder / WEIGHTS, entries[WEIGHTS])  # damage is named as such
+        check_sealed_file(folder / WEIGHTS, sums[WEIGHTS])  # damage is named as such
         raise
 
 

@@ -1,6 +1,4 @@
-"""What the JSON files of a run folder hold, as values: its start, the data it saw, a line of its log, its scores.
-
-`env.json` and every checkpoint hold it, so that a run is not resumed with other settings or another record of its data.
+"""What the JSON files of a run folder hold, as values: the data it saw, a line of its log, its scores.
 
 Reading leaves out what it does not know; only what could not be used is refused. Which file holds what is
 `folder.py`'s business.
@@ -13,78 +11,25 @@ import json
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
-
-from msgspec import Meta
+from typing import Any, TypedDict
 
 from glassformer.config import Config, Count
 from glassformer.config.recipes import config_to_dict
 from glassformer.data.diagnostics import Finding
 from glassformer.errors import CheckpointError
 from glassformer.utils.atomic_io import finite
-from glassformer.utils.safe_read import LIMITS, check_types, dataclass_from_json, is_of_type, parse_json
+from glassformer.utils.safe_read import LIMITS, dataclass_from_json, parse_json
 
 JsonObject = dict[str, Any]
 """A JSON object."""
 
 
-@dataclass(frozen=True)
-class StartRecord:
-    """What a run was begun with: settings, and the SHA-256 of the content of `data.json` and of the tokenizer."""
-
-    config: JsonObject
-    data: str
-    tokenizer: str
-
-    @classmethod
-    def of(cls, config: Config, data: JsonObject, tokenizer: str) -> StartRecord:
-        text = json.dumps(finite(data), sort_keys=True, allow_nan=False)
-        return cls(config_to_dict(config), hashlib.sha256(text.encode("ascii")).hexdigest(), tokenizer)
-
-    def compare(self, recorded: object, where: Path, files: tuple[Path, Path, Path]) -> None:
-        """Compare today's configuration, data and tokenizer `files` with a record that was read from `where`.
-
-        Raises:
-            CheckpointError: they differ; the first setting that does is named.
-        """
-        then, undo = dataclass_from_json(StartRecord, recorded, where), "restore it, or start a new run"
-        was, settings = _flat(then.config), _flat(self.config)
-        for name in sorted(was.keys() | settings.keys()):
-            old, new = (json.dumps(values[name])[:100] if name in values else "not set" for values in (was, settings))
-            if old != new:
-                message = f"{files[0]}: {name} is {new}; the run was begun with {old} ({where})"
-                raise CheckpointError(message, undo)
-        for path, old, new in ((files[1], then.data, self.data), (files[2], then.tokenizer, self.tokenizer)):
-            if old != new:
-                raise CheckpointError(f"{path} is not the one that the run was begun with ({where})", undo)
+def start_sum(config: Config, data: JsonObject, tokenizer_sha256: str) -> str:
+    """Return a SHA-256 of what a run is begun with: its settings, the content of `data.json` and its tokenizer."""
+    text = json.dumps(finite([config_to_dict(config), data, tokenizer_sha256]), sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _flat(settings: Any) -> dict[str, Any]:
-    """Return nested settings by their dotted names."""
-    flat: dict[str, Any] = {}
-    nested = [("", settings)]
-    while nested:
-        prefix, value = nested.pop()
-        if isinstance(value, dict):
-            nested += [(f"{prefix}.{name}".removeprefix("."), item) for name, item in value.items()]
-        else:
-            flat[prefix] = value
-    return flat
-
-
-Rows = list[JsonObject]
-_KNOWN_SCORES: dict[str, Any] = {
-    "n": int,
-    "headline": str,
-    "baselines": dict[str, JsonObject],
-    "examples": Rows,
-    "notes": list[str],
-    "label_names": list[str],
-    "confusion": list[list[int]],
-    "per_class": Rows,
-    "length_buckets": Rows,
-}
-"""Types of what every evaluation, or that of one task, may hold beside numbers."""
 NOT_LOGGED = {"progress", "eta_seconds", "stop"}
 LOGGED_IF_SET = {"best", "paused"}
 
@@ -211,8 +156,14 @@ class StepMetrics:
 
     def line(self) -> str:
         left_out = NOT_LOGGED | {name for name in LOGGED_IF_SET if not getattr(self, name)}
-        logged = {key: value for key, value in _present(self).items() if key not in left_out and value == value}
-        return json.dumps(logged) + "\n"
+        logged = {key: value for key, value in _present(self).items() if key not in left_out}
+        return json.dumps(_without_nan(logged)) + "\n"
+
+
+def _without_nan(values: JsonObject) -> JsonObject:
+    """Return the numbers that JSON has, those of tables inside too."""
+    kept = {name: _without_nan(value) if isinstance(value, dict) else value for name, value in values.items()}
+    return {name: value for name, value in kept.items() if not isinstance(value, float) or math.isfinite(value)}
 
 
 def read_log_lines(data: bytes, path: Path, damaged: list[int] | None = None, first: int = 1) -> list[StepMetrics]:
@@ -252,6 +203,25 @@ def interval_key(metric: str) -> str:
     return "ci95" if metric == "accuracy" else f"{metric}_ci95"
 
 
+Rows = list[JsonObject]
+
+
+class Scores(TypedDict, total=False):
+    """Types of what an evaluation may hold beside numbers, whatever the task."""
+
+    task: str
+    split: str
+    n: int
+    headline: str | None
+    baselines: dict[str, JsonObject] | None
+    examples: Rows | None
+    notes: list[str] | None
+    label_names: list[str] | None
+    confusion: list[list[int]] | None
+    per_class: Rows | None
+    length_buckets: Rows | None
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """`evaluation.json`: what a task scored on a split, once. Which scores there are is the task's choice."""
@@ -282,8 +252,10 @@ class Evaluation:
 
     def interval(self, name: str) -> list[float | int] | None:
         """Return a score's 95% interval."""
-        interval = self.scores.get(interval_key(name))
-        return interval if is_of_type(interval, Annotated[list[float], Meta(min_length=2, max_length=2)]) else None
+        match self.scores.get(interval_key(name)):
+            case [int() | float() as low, int() | float() as high]:
+                return [low, high]
+        return None
 
     def as_json(self) -> JsonObject:
         return {"task": self.task, "split": self.split, **self.scores}
@@ -291,9 +263,9 @@ class Evaluation:
     @classmethod
     def from_json(cls, value: Any, where: Path) -> Evaluation:
         """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
-        scores = dataclass_from_json(JsonObject, value, where) | {}
-        check_types({name: item for name, item in scores.items() if item is not None}, _KNOWN_SCORES, where)
-        return cls(str(scores.pop("task", "")), str(scores.pop("split", "test")), scores)
+        known = dataclass_from_json(Scores, value, where)
+        scores = {name: item for name, item in value.items() if name not in ("task", "split")}
+        return cls(known.get("task", ""), known.get("split", "test"), scores)
 
 
 def _present(value: Any) -> JsonObject:

@@ -67,13 +67,13 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
         message = f"{gone[0]} is no longer there, and the run was trained on it"
         raise DataError(message, "put it back, or start in the folder in which the run was trained") from error
     changed = different_files(record.hashes, text.hashes)
-    if changed and not allow_changed:
-        way = "start a new run" if allow_changed is None else f"allow it: {ALLOW}"
-        raise ChangedDataError(f"{_change(changed)} since the run began", f"restore it, or {way}")
     if changed:
-        logger.warning(f"{_change(changed)} since the run began: what was trained on may be scored as if it were new")
-    elif data.dataset == "files" and not record.hashes:
-        logger.warning(f"{path} has no record of its data, which may have changed since it was trained")
+        more = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
+        message = f"{changed[0]}{more} {'have' if more else 'has'} changed since the run began"
+        if not allow_changed:
+            way = "start a new run" if allow_changed is None else f"allow it: {ALLOW}"
+            raise ChangedDataError(message, f"restore it, or {way}")
+        logger.warning(f"{message}: what was trained on may be scored as if it were new")
     return RunData(text, changed)
 
 
@@ -90,14 +90,7 @@ def different_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list
     return sorted(gone or came) if recorded else []
 
 
-def _change(files: list[str]) -> str:
-    more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
-    return f"{files[0]}{more} {'have' if more else 'has'} changed"
-
-
 def _named_files(data: DataConfig) -> list[str]:
     """Return the files that the settings name."""
-    if data.dataset != "files":
-        return []
     names = [getattr(data.files, f.name) for f in fields(FilesConfig) if f.name.endswith("_file")]
-    return [name for name in names if name]
+    return [name for name in names if name and data.dataset == "files"]

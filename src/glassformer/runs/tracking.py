@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ def values_of(report: StepMetrics) -> dict[str, float]:
     for key, value in json.loads(report.line()).items():
         found |= {f"{key}/{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
     del found["step"]
-    return {n: x for n, x in found.items() if isinstance(x, int | float) and x is not True and math.isfinite(x)}
+    return {name: x for name, x in found.items() if isinstance(x, int | float) and x is not True}
 
 
 class EventFiles:

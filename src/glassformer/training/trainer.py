@@ -32,7 +32,7 @@ from glassformer.runs.control import ControlFile
 from glassformer.runs.folder import BEGUN, RunFolder
 from glassformer.runs.lock import lock_folder
 from glassformer.runs.model_folder import load_weights
-from glassformer.runs.records import StartRecord, StepMetrics
+from glassformer.runs.records import StepMetrics
 from glassformer.runs.tracking import EventFiles, check_tensorboard
 from glassformer.training.computing import computing
 from glassformer.training.finalize import finish_run
@@ -53,7 +53,7 @@ PAUSE_SECONDS = 0.05
 """Time between two looks at `control.json` while the training is paused."""
 
 
-Begun = tuple[RunContext, TrainState, StartRecord]
+Begun = tuple[RunContext, TrainState, str]
 """A run before its next step, and the record of what it was begun with, for its checkpoints."""
 
 
@@ -109,7 +109,7 @@ def _new(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitStack
     context = held.enter_context(computing(context))  # precision, kernels, threads
     state = new_state(context)  # model, optimizer
     context, data = settle_budget(context, state)
-    record = StartRecord({}, "", "")
+    record = ""
     with group.raise_together():
         if group.is_main:
             record = folder.begin(context.config, describe_environment(context), data, context.task.tokenizer)
@@ -129,7 +129,7 @@ def _resumed(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitS
         record = folder.check_unchanged()
     context = prepare_distributed(config, group, folder.read_tokenizer(), folder.path)
     context = held.enter_context(computing(context))
-    state = resumed_state(context, folder, record)
+    state = resumed_state(context, folder)
     if finish and state.progress.step == 0:
         raise CheckpointError(f"{folder.path} has no step to finish from", f"resume it: {folder.resume_command}")
     if finish or folder.trained:  # where a model is, training is over
@@ -137,7 +137,7 @@ def _resumed(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitS
     return context, state, record
 
 
-def resumed_state(context: RunContext, folder: RunFolder, record: StartRecord) -> TrainState:
+def resumed_state(context: RunContext, folder: RunFolder) -> TrainState:
     """Return the state in the newest sound checkpoint; without one that before the first step.
 
     Raises:
@@ -155,7 +155,7 @@ def resumed_state(context: RunContext, folder: RunFolder, record: StartRecord) -
     state = new_state(context)
     if checkpoint is not None:
         tensors, saved = load_checkpoint(checkpoint)
-        folder.compare_start(saved.get(BEGUN), record, checkpoint / STATE)
+        folder.check_begun(saved.get(BEGUN), checkpoint / STATE)
         try:
             state.load(tensors, dataclass_from_json(Progress, saved.get("progress"), checkpoint / STATE))
         except CheckpointError as error:
@@ -181,7 +181,7 @@ class Trainer:
 
     context: RunContext
     state: TrainState
-    record: StartRecord
+    record: str
     folder: RunFolder
     request: StopRequest
     on_step: OnStep | None = None
@@ -294,7 +294,7 @@ class Trainer:
         if self.is_main and snapshot:
             save_snapshot(self.folder.snapshots, progress.step, self.state.weights())
         if self.is_main and checkpoint:
-            facts = {"progress": asdict(progress), BEGUN: asdict(self.record)}
+            facts = {"progress": asdict(progress), BEGUN: self.record}
             try:
                 save_checkpoint(self.folder.checkpoints, f"step-{progress.step:08d}", self.state.tensors(), facts)
             except ResourceError as error:

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +21,23 @@ from typing import Any
 from glassformer.errors import ResourceError
 
 _counter = itertools.count()
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """Yield an unused name in the same folder, since a rename must not cross file systems; nothing is left of it."""
+    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}-{next(_counter)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        sync(path.parent)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+        hint = "free some disk space, then go on" if full else "choose a folder that can be written"
+        raise ResourceError(f"{path} cannot be written: {error.strerror or error}", hint) from error
+    finally:
+        with suppress(OSError):
+            remove_folder(temporary) if temporary.is_dir() else remove(temporary)
 
 
 def atomic_write_bytes(path: Path, data: bytes) -> None:
@@ -33,20 +49,11 @@ def atomic_write_bytes(path: Path, data: bytes) -> None:
     atomic_write_chunks(path, [data])
 
 
-def atomic_write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
-    """Write chunks as `atomic_write_bytes`, at bounded memory; return the size in bytes and the SHA-256."""
-    temporary = _temporary_name(path)
-    with _raise_readably(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            facts = write_durably(temporary, chunks)
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                remove(temporary)
-            raise
-        sync(path.parent)
-    return facts
+def atomic_write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
+    """Write chunks as `atomic_write_bytes`, at bounded memory."""
+    with _temporary(path) as temporary:
+        write_durably(temporary, chunks)
+        os.replace(temporary, path)
 
 
 def atomic_write_text(path: Path, text: str) -> None:
@@ -88,8 +95,8 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int, str]:
-    """Write a new file and force it to the disk; returns its size in bytes and its SHA-256.
+def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> str:
+    """Write a new file and force it to the disk; returns its SHA-256.
 
     Not atomic: for files inside a folder that is not yet in place.
     """
@@ -99,7 +106,7 @@ def write_durably(path: Path, chunks: Iterable[bytes | memoryview]) -> tuple[int
             digest.update(chunk)
             file.write(chunk)
     sync(path)
-    return path.stat().st_size, digest.hexdigest()
+    return digest.hexdigest()
 
 
 def sync(path: Path) -> None:
@@ -108,7 +115,7 @@ def sync(path: Path) -> None:
         return  # Windows cannot and need not
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
-        _force(handle)
+        os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -128,25 +135,18 @@ def write_folder_atomically(folder: Path, *, replace: bool = False) -> Iterator[
     Raises:
         ResourceError: the disk is full, or cannot be written; nothing is left behind.
     """
-    temporary = _temporary_name(folder)
-    with _raise_readably(folder):
-        temporary.mkdir(parents=True)
+    with _temporary(folder) as temporary:
+        temporary.mkdir()
+        yield temporary
+        for path in (*temporary.rglob("*"), temporary):
+            sync(path)
+        if replace:
+            remove_folder(folder)
         try:
-            yield temporary
-            for path in sorted(temporary.rglob("*")):
-                sync(path)
-            sync(temporary)
-            if replace:
-                remove_folder(folder)
-            try:
-                os.replace(temporary, folder)
-            except OSError:
-                if replace or not folder.is_dir():
-                    raise
-        finally:
-            with suppress(OSError):
-                remove_folder(temporary)
-        sync(folder.parent)
+            os.replace(temporary, folder)
+        except OSError:
+            if replace or not folder.is_dir():
+                raise
 
 
 def remove_folder(folder: Path) -> None:
@@ -155,7 +155,7 @@ def remove_folder(folder: Path) -> None:
         remove(folder)
     elif folder.is_dir():
         if not folder.name.startswith("."):  # a folder half removed must not look like one that is whole
-            doomed = _temporary_name(folder)
+            doomed = folder.with_name(f".tmp-{folder.name}-{os.getpid()}-{next(_counter)}")
             os.replace(folder, doomed)
             sync(folder.parent)
             folder = doomed
@@ -169,28 +169,3 @@ def remove_leftovers(parent: Path, name: str = "") -> None:
     for path in sorted(parent.glob(f".tmp-{name}*")):
         with suppress(OSError):
             remove_folder(path) if path.is_dir() else remove(path)
-
-
-def _temporary_name(path: Path) -> Path:
-    """Return an unused name in the same folder, since a rename must not cross file systems."""
-    return path.with_name(f".tmp-{path.name}-{os.getpid()}-{next(_counter)}")
-
-
-def _force(handle: int) -> None:
-    if sys.platform == "darwin":
-        import fcntl
-
-        with suppress(OSError):  # not every file system has it
-            fcntl.fcntl(handle, fcntl.F_FULLFSYNC)  # fsync alone stops at the drive's own cache
-            return
-    os.fsync(handle)
-
-
-@contextmanager
-def _raise_readably(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
-        hint = "free some disk space, then go on" if full else "choose a folder that can be written"
-        raise ResourceError(f"{path} cannot be written: {error.strerror or error}", hint) from error

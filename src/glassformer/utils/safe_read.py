@@ -2,17 +2,16 @@
 
 How to use it: `read_json_object(folder / "config.json")`, with a limit of `LIMITS` or one of your own, and in a folder
 of data `error=DataError`. Whatever is wrong with a file raises that one error, with the path: it is missing, a folder,
-a pipe or a device, too large, not UTF-8, not JSON or TOML, nested too deeply, or holds a number of thousands of digits.
+a pipe or a device, too large, not UTF-8, not JSON or TOML, nested too deeply, or of another type than it should be.
 A file that another library opens by its path (or that is mapped into memory) goes through `check_regular` before that.
 
 A symbolic link is followed where it leads to a regular file within the limit: model caches consist of such links, and
-what is read is checked like any other file. Nothing is written through a link inside a run: `RunFolder.for_writing`.
+what is read is checked like any other file. Nothing is written through a link inside a run: `RunFolder.refuse_links`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import stat
@@ -40,27 +39,27 @@ def dataclass_from_json(kind: type[T], value: Any, where: Path | str, error: _Er
         GlassformerError: of the kind `error`: a field is missing, of another type or beyond its limits; `where` and
             the field are named.
     """
-    try:
+    with _readable(where, error):
         return msgspec.convert(value, kind)
-    except (msgspec.ValidationError, RecursionError) as problem:
+
+
+@contextmanager
+def _readable(where: Path | str, error: _Error) -> Iterator[None]:
+    """Raise what msgspec finds as an error of the kind `error` that names the place."""
+    try:
+        yield
+    except msgspec.ValidationError as problem:
         what, _, place = str(problem).partition(" - at ")
         message = f"{where}{place and f', {place}'}: {what[0].lower()}{what[1:]}"
         raise error(message, "restore it from a copy") from problem
+    except (ValueError, RecursionError) as problem:  # ValueError: msgspec's and that of UTF-8
+        raise error(f"{where} is not the JSON it should be: {problem}", "restore it from a copy") from problem
 
 
 def check_types(values: Mapping[str, Any], kinds: Mapping[str, Any], where: Path | str) -> None:
     """Raise the error of `dataclass_from_json` if a value is not of the type that `kinds` has for its name."""
     for name in kinds.keys() & values.keys():
         dataclass_from_json(kinds[name], values[name], f"{where}: {name}")
-
-
-def is_of_type(value: Any, kind: Any) -> bool:
-    """Return True if a JSON value has a type such as `dict[str, float]`; an integer is a float, a boolean neither."""
-    try:
-        dataclass_from_json(kind, value, "")
-    except CheckpointError:
-        return False
-    return True
 
 
 MiB = 1 << 20
@@ -75,10 +74,8 @@ LIMITS = {
     "weights": 1 << 36,  # before it is read whole, it is compared with what the configuration needs
 }
 """Largest size in bytes of each kind of file. Parsed JSON takes up to thirty times its size."""
-MAX_DIGITS = 40
-"""Most characters of an integer in JSON: enough for the 128 bits of a random generator."""
-MAX_TABLES = 32
-"""Most dots on a line of TOML outside of strings: the time of the parser grows with the square of a key's parts."""
+MAX_PARTS = 32
+"""Most parts of a key of TOML: the time of the parser grows with their square."""
 
 
 @contextmanager
@@ -119,7 +116,10 @@ def read_bytes(path: Path, max_bytes: int, error: _Error = CheckpointError) -> b
 
 def read_text(path: Path, max_bytes: int = LIMITS["text"], error: _Error = CheckpointError) -> str:
     """Return the text of a regular file in UTF-8; raise as `read_bytes`."""
-    return _decoded(read_bytes(path, max_bytes, error), path, error)
+    try:
+        return read_bytes(path, max_bytes, error).decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise error(f"{path} is not UTF-8 at byte {problem.start}") from problem
 
 
 def sha256_regular(path: Path, max_bytes: int = LIMITS["weights"], error: _Error = CheckpointError) -> str:
@@ -128,19 +128,14 @@ def sha256_regular(path: Path, max_bytes: int = LIMITS["weights"], error: _Error
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_json(path: Path, max_bytes: int = LIMITS["record"], error: _Error = CheckpointError) -> Any:
+def read_json(path: Path, max_bytes: int = LIMITS["record"], error: _Error = CheckpointError, kind: type[T] = Any) -> T:
     """Return the value of a JSON file; raise as `read_bytes` and `parse_json`."""
-    return parse_json(read_bytes(path, max_bytes, error), path, error)
+    return parse_json(read_bytes(path, max_bytes, error), path, error, kind)
 
 
 def read_json_object(path: Path, max_bytes: int = LIMITS["record"], error: _Error = CheckpointError) -> dict[str, Any]:
-    """Return the object of a JSON file; raise as `read_bytes` and `parse_json_object`."""
-    return parse_json_object(read_bytes(path, max_bytes, error), path, error)
-
-
-def parse_json_object(data: bytes, where: Path | str, error: _Error = CheckpointError) -> dict[str, Any]:
-    """Return the object of JSON in UTF-8; raise as `parse_json`, also for any other value."""
-    return dataclass_from_json(dict[str, Any], parse_json(data, where, error), where, error)
+    """Return the object of a JSON file; raise as `read_json`."""
+    return read_json(path, max_bytes, error, dict[str, Any])
 
 
 def read_json_lines(path: Path, max_bytes: int, error: _Error = CheckpointError) -> Iterator[tuple[Path, bytes]]:
@@ -155,40 +150,22 @@ def read_json_lines(path: Path, max_bytes: int, error: _Error = CheckpointError)
             yield Path(f"{path}:{number}"), line
 
 
-def parse_json(data: bytes, where: Path | str, error: _Error = CheckpointError) -> Any:
-    """Return the value of JSON in UTF-8.
+def parse_json(data: bytes, where: Path | str, error: _Error = CheckpointError, kind: type[T] = Any) -> T:
+    """Return the value of JSON in UTF-8 as a type, as `dataclass_from_json` does.
 
     Raises:
-        GlassformerError: of the kind `error`: it is no JSON, nested too deeply, holds an integer of more than
-            `MAX_DIGITS` characters, or half a surrogate pair, which cannot be printed.
+        GlassformerError: of the kind `error`: it is no JSON, of another type, or nested too deeply.
     """
-    try:
-        value = json.loads(_decoded(data, where, error), parse_int=_short_int)
-        if b"\\ud" in data or b"\\uD" in data:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except (ValueError, RecursionError) as problem:
-        raise error(f"{where} is not the JSON it should be: {problem}") from problem
-    return value
-
-
-def _dots(line: str) -> int:
-    """Return the number of dots on a line of TOML outside of its strings, in one pass."""
-    n, quote = 0, ""
-    for token in re.findall(r"\\.|[.\"']", line):
-        if quote:
-            quote = "" if token == quote or (quote == "'" and token == "\\'") else quote
-        elif token in "\"'":
-            quote = token
-        else:
-            n += token == "."
-    return n
+    with _readable(where, error):
+        return msgspec.json.decode(data, type=kind)
 
 
 def read_toml(path: Path, max_bytes: int = LIMITS["settings"], error: _Error = CheckpointError) -> dict[str, Any]:
     """Return the tables of a TOML file; raise as `read_text`, also if it is no TOML or nested too deeply."""
     text = read_text(path, max_bytes, error)
-    if any(_dots(line) > MAX_TABLES for line in text.split("\n")):
-        raise error(f"{path} is not valid TOML for this: a key of more than {MAX_TABLES} parts")
+    without_strings = re.sub(r"""(?m)"(?:\\.|[^"\\\n])*(?:"|\\?$)|'[^'\n]*(?:'|$)""", "", text)
+    if any(line.count(".") > MAX_PARTS for line in without_strings.split("\n")):
+        raise error(f"{path} is not valid TOML for this: a key of more than {MAX_PARTS} parts")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as problem:  # ValueError: also a number of thousands of digits
@@ -206,16 +183,3 @@ def _check(state: os.stat_result, path: Path, max_bytes: int, error: _Error) -> 
 
 def _too_large(path: Path, size: int, max_bytes: int, error: _Error) -> GlassformerError:
     return error(f"{path} should have at most {max_bytes:,} bytes, and has {size:,}")
-
-
-def _decoded(data: bytes, where: Path | str, error: _Error) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        raise error(f"{where} is not UTF-8 at byte {problem.start}") from problem
-
-
-def _short_int(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
-        raise ValueError(f"an integer of {len(digits)} characters")
-    return int(digits)

@@ -13,7 +13,7 @@ from glassformer.config.recipes import config_to_dict
 from glassformer.errors import UsageError
 from glassformer.explain.learn.learning import LEFT_OUT, training_settings
 from glassformer.runs.folder import LEARNED_RECORD, RunFolder
-from glassformer.runs.model_folder import TOKENIZERS, read_description, save_model
+from glassformer.runs.model_folder import TOKENIZER, read_description, save_model
 from glassformer.runs.origin import read_origin
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.restoring import SETTINGS
@@ -57,7 +57,7 @@ def keep(explanation: Explanation, out: Path | str) -> Path:
             learned[name] = rows
     weights |= learned
     config, _ = read_description(source)
-    tokenizers = {name: (source / name).read_bytes() for name in TOKENIZERS if (source / name).exists()}
+    tokenizers = {TOKENIZER: (source / TOKENIZER).read_bytes()}
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.is_dir():
         out.rmdir()  # it is empty

@@ -79,7 +79,7 @@ class Followed:
             task, weights = load_model_folder(folder)
         else:
             task = restore_begun_task(folder)
-            weights = self._best(folder, source) or weights_of(folder, source, task.tokenizer.sha256)
+            weights = self._best(folder, source) or weights_of(folder, source)
         model = task.build_model()
         load_weights(model, weights)
         return SavedModel(self.path, task, model.to(self.device).eval(), self.device, source)
