@@ -82,28 +82,25 @@ def test_how_many(n: int, message: str) -> None:
     assert counted(n, "texts") == message
 
 
-def test_a_long_pass_over_a_split_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
+    monkeypatch.setattr(console.time, "monotonic", clock)
+    return clock
+
+
+def test_a_long_pass_over_a_split_says_how_far_it_is(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
     caplog.set_level(logging.INFO, "glassformer")
     for seconds, expected in ((0.5, []), (4.0, ["scored 3 of 6 batches  left 12 s"])):
         caplog.clear()
         done = []
-        for batch in announced("abcdef", 6, "scored", clock):
+        for batch in announced("abcdef", 6, "scored"):
             done.append(batch)
             clock.now += seconds
         assert "".join(done) == "abcdef" and caplog.messages == expected
 
 
-def test_a_pass_that_continues_counts_what_was_done_before(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-    caplog.set_level(logging.INFO, "glassformer")
-    for _ in announced("abc", 9, "answered", clock, unit="rows", first=6):
-        clock.now += 10.0
-    assert caplog.messages == ["answered 7 of 9 rows  left 20 s", "answered 8 of 9 rows  left 10 s"]
-
-
-def test_what_starts_slowly_is_not_taken_for_slow(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
+def test_what_starts_slowly_is_not_taken_for_slow(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
     caplog.set_level(logging.INFO, "glassformer")
 
     def answers() -> Iterator[int]:
@@ -112,7 +109,7 @@ def test_what_starts_slowly_is_not_taken_for_slow(caplog: pytest.LogCaptureFixtu
             yield number
             clock.now += 10.0
 
-    assert [*announced(answers(), 4, "answered", clock, unit="rows")] == [0, 1, 2, 3]
+    assert [*announced(answers(), 4, "answered", unit="rows")] == [0, 1, 2, 3]
     assert caplog.messages[0] == "answered 1 of 4 rows  left 30 s"
 
 

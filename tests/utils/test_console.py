@@ -32,8 +32,6 @@ def test_log_messages_and_errors_go_to_stderr_and_results_to_stdout(capsys: pyte
 @pytest.fixture
 def package_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
     """The logger "glassformer" as it is before anyone configured it, outside of every block that shows messages."""
-    monkeypatch.setattr(console, "_n_showing", 0)
-    monkeypatch.setattr(console, "_handler", None)  # else the block around all tests removes this test's handler
     package = logging.getLogger("glassformer")
     level, propagate, handlers, root_level = package.level, package.propagate, package.handlers[:], logging.root.level
     for handler in handlers:
@@ -103,14 +101,6 @@ def test_a_dumb_or_missing_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPa
 def test_tables_align_wide_and_combining_characters() -> None:
     table = console.plain_table(("a", "b"), [("日本", 1), ("e\u0301", 22)])
     assert table == "a     b\n----  --\n日本  1\ne\u0301     22"
-
-
-def test_tables_are_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", Terminal())
-    monkeypatch.setenv("TERM", "xterm")
-    console.write_table(("score",), [("[red]1",)])
-    message = sys.stdout.getvalue()  # type: ignore[attr-defined]
-    assert "[red]1" in message and "━" in message
 
 
 def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:

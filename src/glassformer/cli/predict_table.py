@@ -145,7 +145,7 @@ def _answered(table: InputTable, arguments: Any, answerer: Answerer, first: int)
     """Yield rows of a table with their answers, some at a time."""
     texts, rows = itertools.tee(itertools.islice(table.rows(), first, None))
     answers = answerer.model.predict_stream((text for text, _ in texts), first=first, **answerer.options)
-    shown = console.announced(answers, table.n_rows, "answered", unit="rows", first=first)
+    shown = console.announced(answers, table.n_rows - first, "answered", unit="rows")
     while some := list(itertools.islice(shown, PREDICTED_TOGETHER)):
         found = [answer_columns(row, arguments.probabilities, arguments.prefix or "") for row in some]
         if taken := [name for name in found[0] if name in table.names]:

@@ -13,7 +13,6 @@ import math
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed import PrefixStore, Store  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed import PrefixStore  # pyright: ignore[reportPrivateImportUsage]
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
@@ -34,8 +33,6 @@ from glassformer.utils.device import choose_device
 
 TIMEOUT = timedelta(minutes=10)
 """How long a process waits for the others before it ends the run; encoding a large text takes as long."""
-REPORT_SECONDS = 5.0
-"""How long the main process waits, when one is lost, for the others to learn that it reports."""
 CONNECTION_CLOSED = re.compile(r"connection (was )?(likely )?(closed|reset)|broken pipe", re.IGNORECASE)
 PEER_LOST = re.compile(f"gloo|nccl|{CONNECTION_CLOSED.pattern}", re.IGNORECASE)
 """Words of torch's errors when another process is gone."""
@@ -49,14 +46,12 @@ class ProcessGroup:
         rank: index of this process; rank 0, the main process, writes the run folder and logs.
         world_size: number of processes.
         local_rank: index of this process on its machine.
-        store: key-value store of the rendezvous.
         nccl: group that averages gradients between GPUs; None on CPUs.
     """
 
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
-    store: Store | None = None
     nccl: dist.ProcessGroup | None = None
 
     @property
@@ -71,10 +66,11 @@ class ProcessGroup:
         if self.world_size == 1:
             return module
         # The parameter was renamed between torch 2.11 and 2.13.
-        parameters = inspect.signature(DistributedDataParallel).parameters
-        buffers = "forward_sync_buffers" if "forward_sync_buffers" in parameters else "broadcast_buffers"
-        settings: dict[str, Any] = {buffers: False, "gradient_as_bucket_view": True, "process_group": self.nccl}
-        return DistributedDataParallel(module, device_ids=[self.local_rank] if self.nccl else None, **settings)
+        names = {"forward_sync_buffers", "broadcast_buffers"} & {*inspect.signature(DistributedDataParallel).parameters}
+        settings: dict[str, Any] = dict.fromkeys(names, False) | {
+            "device_ids": [self.local_rank] if self.nccl else None
+        }
+        return DistributedDataParallel(module, process_group=self.nccl, gradient_as_bucket_view=True, **settings)
 
     def split_batches(self, batches: Sequence[np.ndarray]) -> list[tuple[np.ndarray, bool]]:
         """Return this rank's share of the batches of a step, each with whether its rows count.
@@ -121,11 +117,7 @@ class ProcessGroup:
 
     def broadcast(self, *numbers: float) -> list[float]:
         """Return the main process's numbers, for what must be decided once: clocks, scores."""
-        if self.world_size == 1:
-            return list(numbers)
-        tensor = torch.tensor(numbers, dtype=torch.float64)
-        dist.broadcast(tensor, src=0)
-        return tensor.tolist()
+        return self.all_reduce(*(number if self.is_main else 0.0 for number in numbers))
 
     def shard(self, items: Sequence[Any]) -> Sequence[Any]:
         """Return every world_size-th item, from this rank on."""
@@ -140,18 +132,15 @@ class ProcessGroup:
         """
         if self.world_size == 1:
             return [list(row) for row in rows]
-        lengths = torch.zeros(math.ceil(n / self.world_size), dtype=torch.int64)
-        lengths[: len(rows)] = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-        all_lengths = [torch.empty_like(lengths) for _ in range(self.world_size)]
-        dist.all_gather(all_lengths, lengths)
-        width = int(max((x.max() for x in all_lengths if x.numel()), default=0))
-        table = torch.zeros(len(lengths), width, dtype=torch.int64)
-        for i, row in enumerate(rows):
-            table[i, : len(row)] = torch.tensor(row, dtype=torch.int64)
+        width = torch.tensor(1 + max(map(len, rows), default=0))
+        dist.all_reduce(width, dist.ReduceOp.MAX)
+        table = torch.zeros(math.ceil(n / self.world_size), int(width), dtype=torch.int64)
+        for line, row in zip(table, rows, strict=False):
+            line[: len(row) + 1] = torch.tensor([len(row), *row])
         tables = [torch.empty_like(table) for _ in range(self.world_size)]
         dist.all_gather(tables, table)
-        order = [divmod(i, self.world_size) for i in range(n)]
-        return [tables[rank][i, : int(all_lengths[rank][i])].tolist() for i, rank in order]
+        lines = [tables[i % self.world_size][i // self.world_size].tolist() for i in range(n)]
+        return [line[1 : line[0] + 1] for line in lines]
 
     def assert_same(self, **facts: str) -> None:
         """Check that every fact is the same string on all ranks.
@@ -159,13 +148,10 @@ class ProcessGroup:
         Raises:
             UsageError: one differs; raised on all ranks.
         """
-        if self.world_size == 1:
-            return
         hashes = [int.from_bytes(hashlib.sha256(fact.encode()).digest()[:6]) for fact in facts.values()]
-        # The maximum of each hash and of its negative: they cancel where all ranks agree.
-        bounds = torch.tensor([hashes, [-number for number in hashes]])
-        dist.all_reduce(bounds, dist.ReduceOp.MAX)
-        different = [name.replace("_", " ") for name, x in zip(facts, bounds.sum(dim=0), strict=True) if x]
+        ranks = self.all_gather_rows([hashes], self.world_size)
+        found = zip(facts, *ranks, strict=True)
+        different = [name.replace("_", " ") for name, *values in found if len({*values}) > 1]
         if different:
             message = f"the {self.world_size} processes of this run differ in: {', '.join(different)}"
             raise UsageError(message, "start the same command with the same files and versions everywhere")
@@ -182,16 +168,13 @@ class ProcessGroup:
             if self.world_size == 1:
                 raise
             error = raised
-        codes = torch.zeros(self.world_size, dtype=torch.int64)
-        codes[self.rank] = error.exit_code if error else 0
-        failed = self.all_reduce_tensor(codes).nonzero().flatten().tolist()
-        if not failed:
-            return
-        text = [*error.message.encode(), 0, *error.hint.encode()] if error and self.rank == failed[0] else []
-        texts = self.all_gather_rows([text], self.world_size)
-        message, hint = bytes(texts[failed[0]]).split(b"\0")
-        where = f"process {failed[0]}: " if failed[0] else ""
-        raise error_of(int(codes[failed[0]]), f"{where}{message.decode()}", hint.decode()) from error
+        own = [error.exit_code, *error.message.encode(), 0, *error.hint.encode()] if error else []
+        rows = self.all_gather_rows([own], self.world_size)
+        if failed := [rank for rank, row in enumerate(rows) if row]:
+            code, *text = rows[failed[0]]
+            message, hint = bytes(text).split(b"\0")
+            where = f"process {failed[0]}: " if failed[0] else ""
+            raise error_of(code, f"{where}{message.decode()}", hint.decode()) from error
 
     @contextmanager
     def local_main_first(self) -> Iterator[None]:
@@ -224,25 +207,10 @@ class ProcessGroup:
             # torchrun terminates the processes that are left: the message must be printed before.
             if hasattr(signal, "pthread_sigmask"):
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-            console.set_main_process(self._reports_failure())
+            console.set_main_process(True)  # whatever its rank: rank 0 may be the process that was lost
             minutes = TIMEOUT.total_seconds() / 60
             message = f"another process of this run was lost, or kept the others waiting for {minutes:g} minutes"
             raise ResourceError(f"{message}, {where()}", hint) from error
-
-    def _reports_failure(self) -> bool:
-        """Return whether this process reports the failure: the first of those left to reach the store."""
-        try:
-            if self.store is None:
-                return True
-            number = self.store.add("reported", 1)
-            # The main process holds the store: without it the others, who come a little later, would report too.
-            deadline = time.monotonic() + REPORT_SECONDS
-            while self.is_main and self.store.add("reported", 0) < self.world_size - 1 and time.monotonic() < deadline:
-                time.sleep(0.02)
-            return number == 1
-        except RuntimeError:
-            # The main process held the store, and is gone.
-            return self.rank <= 1
 
 
 SINGLE_PROCESS = ProcessGroup()
@@ -307,4 +275,4 @@ def _rendezvous() -> ProcessGroup:
             raise ResourceError(message, "give the same command again") from error
         hint = "start it with torchrun and a --master-port that is free, the same line on every machine"
         raise UsageError(f"the {n} processes of this run cannot meet: {reason}", hint) from error
-    return ProcessGroup(rank, world_size, int(os.environ.get("LOCAL_RANK", "0")), store)
+    return ProcessGroup(rank, world_size, int(os.environ.get("LOCAL_RANK", "0")))

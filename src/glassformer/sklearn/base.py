@@ -6,13 +6,14 @@ pickled estimator holds the files of its run, without texts and checkpoints.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,7 +31,7 @@ from glassformer.errors import DataError, Interrupted, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.sklearn.inputs import TextsError
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text, json_line
-from glassformer.utils.console import log_silently, log_to_stderr
+from glassformer.utils.console import log_to_stderr
 
 if TYPE_CHECKING:
     from glassformer.run import Run
@@ -42,6 +43,20 @@ NOT_PICKLED = {"checkpoints", "snapshots", "exports", "means"}
 OF_TEXTS = {f.name for f in fields(FilesConfig)} | {"dataset", "data_dir", "files"}
 """Settings that `fit` makes itself."""
 SIGINT_CODE = Interrupted.exit_code
+
+
+@contextmanager
+def log_silently() -> Iterator[None]:
+    """Write no log message to stderr within the block; a logger with a level is left alone by `log_to_stderr`."""
+    logger = logging.getLogger("glassformer")
+    before = logger.level
+    logger.setLevel(before or logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 _one_training = threading.Lock()
 """Held while a run trains: threads of a process have torch's random generators in common."""
 

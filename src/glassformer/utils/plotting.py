@@ -30,31 +30,17 @@ STYLE: Any = {
     "text.color": INK,
     "axes.grid": True,
     "axes.grid.axis": "y",
-    "axes.axisbelow": True,
     "grid.color": RULE,
-    "grid.linewidth": 0.7,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.spines.left": False,
     "axes.edgecolor": QUIET,
-    "axes.linewidth": 0.7,
     "axes.labelcolor": QUIET,
-    "axes.unicode_minus": True,
     "xtick.color": QUIET,
     "ytick.color": QUIET,
-    "xtick.labelsize": 10.0,
-    "ytick.labelsize": 10.0,
-    "ytick.major.size": 0.0,
-    "xtick.major.size": 3.0,
-    "xtick.major.width": 0.7,
-    "lines.solid_capstyle": "round",
     "axes.facecolor": PAPER,
     "figure.facecolor": PAPER,
     "savefig.facecolor": PAPER,
 }
-
-LABEL_GAP = ((0, 11, "left"), (0, -11, "left"), (0, 11, "right"), (0, -11, "right"))
-"""Where a label stands that has no room to the right of its point: over it, under it, or so to the left; in points."""
 
 
 @contextmanager
@@ -73,10 +59,8 @@ def style() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def new_figure(
-    height: float, title: str, subtitle: str, *, width: float = WIDTH, right: float = 0.3, rows: Sequence[int] = (1,)
-) -> Any:
-    """Return (figure, axes) of some inches, with a title and a quiet line under it, both flush left.
+def new_figure(height: float, title: str, subtitle: str, *, width: float = WIDTH, right: float = 0.3) -> Any:
+    """Return (figure, [axes]) of some inches, with a title and a quiet line under it, both flush left.
 
     Args:
         height: height in inches.
@@ -84,81 +68,30 @@ def new_figure(
         subtitle: unit and what to look for.
         width: width in inches.
         right: right margin in inches; wide for labels at the ends of lines.
-        rows: relative heights of panels over one x-axis.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DPI)
-    axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False, height_ratios=list(rows))[:, 0]
+    axes = figure.subplots()
     figure.subplots_adjust(0.72 / width, 0.58 / height, 1 - right / width, 1 - 0.78 / height)
     figure.text(0.3 / width, 1 - 0.3 / height, title, fontsize=15, va="center", parse_math=False)
     figure.text(0.3 / width, 1 - 0.54 / height, subtitle, color=QUIET, va="center", parse_math=False)
-    return figure, axes
+    return figure, [axes]
 
 
 def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]]) -> None:
     """Write labels to the right of points, those over one another pushed apart.
-
-    Where one would cover a line that goes on there, it stands over or under its point instead, if that place is free.
 
     Args:
         axes: where; its limits must be final.
         labels: (x, y, text, colour), in data units.
     """
     points = [axes.transLimits.transform(axes.transScale.transform(label[:2])) for label in labels]
-    placed = sorted((float(point[1]), *label) for point, label in zip(points, labels, strict=True))
-    ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
-    written = [
-        axes.annotate(
-            text,
-            (x, height),
-            (7, 0),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            color=colour,
-            va="center",
-            annotation_clip=False,
-            parse_math=False,
-            bbox=ground,
-        )
-        for height, x, _, text, colour in placed
-    ]
-    spans = [(box.x0, box.x1) for box in (label.get_window_extent() for label in written)]
-    heights = [row[0] for row in placed]
-    near = [
-        (i, j) for j in range(len(spans)) for i in range(j) if spans[i][0] < spans[j][1] and spans[j][0] < spans[i][1]
-    ]
-    for _ in range(50):  # relax: push those that are over one another apart by equal amounts
-        for i, j in near:
-            short = 0.095 - (heights[j] - heights[i])  # of the height of the axes
-            if short > 1e-9:
-                heights[i] -= short / 2
-                heights[j] += short / 2
-    for label, height, (_, x, *_) in zip(written, heights, placed, strict=True):
-        label.xy = (x, height)
-        if _covers_a_line(axes, label):
-            for x_offset, y_offset, side in LABEL_GAP:
-                label.set(position=(x_offset, y_offset), horizontalalignment=side)
-                if not _covers_a_line(axes, label):
-                    break
-            else:
-                label.set(position=(7, 0), horizontalalignment="left")
-
-
-def _covers_a_line(axes: Any, label: Any) -> bool:
-    """Return True if a point of any line lies under a label."""
-    box = label.get_window_extent()
-    for line in axes.lines:
-        x, y = line.get_transform().transform(line.get_path().interpolated(40).vertices).T
-        if ((box.x0 < x) & (x < box.x1) & (box.y0 < y) & (y < box.y1)).any():
-            return True
-    return False
-
-
-def note(axes: Any, at: tuple[Number, Number], text: str, offset: tuple[int, int] = (2, 3)) -> None:
-    """Write a quiet remark beside a point, in data units, moved by `offset` points; rules do not cross it."""
-    ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.0}
-    axes.annotate(text, at, offset, textcoords="offset points", color=QUIET, fontsize=10, parse_math=False, bbox=ground)
+    below = -1.0
+    for height, x, _, text, colour in sorted((y, *label) for (_, y), label in zip(points, labels, strict=True)):
+        below = max(height, below + 0.095)  # of the height of the axes
+        place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "annotation_clip": False}
+        axes.annotate(text, (x, below), (7, 0), color=colour, va="center", parse_math=False, **place)
 
 
 def thousands(axis: Any) -> None:
