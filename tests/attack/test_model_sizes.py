@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import torch
 from tests.attack.conftest import TEXT, Victims
-from tests.helpers.hostile import Attack, forge, peak_bytes, query
+from tests.helpers.hostile import Attack, forge, query
 
 from glassformer.config import TextConfig
-from glassformer.errors import CheckpointError
 from glassformer.models.build import without_memory
 from glassformer.text.tokenizer import Tokenizer
 
@@ -67,43 +66,6 @@ def test_what_a_file_does_around_a_text_is_left_out(victims: Victims, tmp_path: 
     sound = query("predict", forged(victims, tmp_path / "sound", "model/tokenizer.json", lambda content: None), TEXT)
     found = query("predict", forged(victims, tmp_path / "edited", "model/tokenizer.json", edit), TEXT)
     assert (found.code, found.out) == (0, sound.out)
-
-
-SIZES: dict[str, Edit] = {
-    "positions": lambda c: c["text"].update(max_len=1_000_000),
-    "width": lambda c: c["model"].update(d_model=65536),
-    "layers": lambda c: c["model"].update(n_layers=1000),
-    "ensemble": lambda c: c["model"].update(ensemble_size=100),
-    "all three": lambda c: c["model"].update(d_model=65536, n_layers=1000, ensemble_size=100),
-    "small in all": lambda c: c["model"].update(d_model=1, n_heads=1, d_ff=1, n_layers=1000),
-    "heads": lambda c: c["model"].update(n_heads=1024, d_head=65536),
-    "vocabulary": lambda c: c.update(vocab_size=1),
-    "a huge vocabulary": lambda c: c.update(vocab_size=10**15),
-    "classes": lambda c: c.update(label_names=[str(i) for i in range(100_000)]),
-    "one class": lambda c: c.update(label_names=["pos"]),
-    "classes alike": lambda c: c.update(label_names=["pos", "pos"]),
-    "classes of objects": lambda c: c.update(label_names=[{}, {}]),
-    "precision": lambda c: c.update(precision="float1"),
-    "d_model 5": lambda c: c["model"].update(d_model=5),
-    "recipe": lambda c: c.update(recipe=5),
-    "decode a list": lambda c: c.update(decode=[]),
-    "a beam of 10^6": lambda c: c["decode"].update(beam_size=10**6),
-    "no decode": lambda c: c.pop("decode"),
-    "no recipe": lambda c: c.pop("recipe"),
-    "no label_names": lambda c: c.pop("label_names"),
-}
-
-
-@pytest.mark.parametrize("edit", SIZES.values(), ids=SIZES)
-def test_a_configuration_of_another_model_is_refused(victims: Victims, tmp_path: Path, edit: Edit) -> None:
-    before = peak_bytes()
-    path = forged(victims, tmp_path, "model/config.json", edit)
-    answer = query("predict", path, TEXT)
-    if answer.code == 0:  # a max_len of a small model alone is no attack: its table is small
-        assert "1000000" in (path / "model" / "config.json").read_text("utf-8")
-    else:
-        assert answer.code == 4, answer.err
-    assert peak_bytes() < before + (1 << 29)
 
 
 def test_positions_are_bounded_by_their_table(victims: Victims, tmp_path: Path) -> None:
@@ -165,18 +127,3 @@ def test_a_model_of_100_million_weights_still_loads(tmp_path: Path) -> None:
     tokenizer = {"tokenizer.json": task.tokenizer.to_json().encode()}
     save_model(tmp_path / "model", model_metadata(task), weights, tokenizer, "")
     assert load(tmp_path / "model", device="cpu").predict("a", max_new_tokens=1)
-
-
-def test_an_unsound_header_names_the_file(tmp_path: Path) -> None:
-    from glassformer.runs.model_folder import read_shapes
-
-    for header in (
-        b"[]",
-        b'{"a": 1}',
-        b'{"a": {"dtype": "F32", "shape": [-1]}}',
-        b'{"a": {"dtype": "F32", "shape": [9]}}',
-    ):
-        path = tmp_path / "w.safetensors"
-        path.write_bytes(len(header).to_bytes(8, "little") + header)
-        with pytest.raises(CheckpointError, match=r"w\.safetensors"):
-            read_shapes(path)

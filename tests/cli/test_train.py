@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,8 +8,6 @@ import pytest
 from tests.helpers.tiny_runs import SMALL, Runs
 
 from glassformer.config.recipes import load_recipe
-from glassformer.errors import UsageError
-from glassformer.runs.folder import RunFolder
 
 
 def test_a_run_folder_is_complete_and_its_config_is_a_recipe(runs: Runs) -> None:
@@ -74,13 +71,10 @@ def test_a_folder_in_use_is_refused_with_the_way_on(cli: Callable, runs: Runs, t
     assert message.code == 2 and "is not empty" in message.err and "--resume" not in message.err
 
 
-def test_a_folder_that_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_is_refused(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="file is a file"):
-        RunFolder(tmp_path / "file" / "run").check_new()
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(UsageError, match="no permission in"):
-        RunFolder(tmp_path / "a" / "b").check_new()
+    message = cli("train", "classify", "--train-file", runs.table, "--out", tmp_path / "file" / "run")
+    assert message.code == 6 and f"{tmp_path / 'file' / 'run'} cannot be written" in message.err
 
 
 def test_json_is_the_evaluation_alone(cli: Callable, runs: Runs, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_states_and_values(tmp_path: Path) -> None:
     folder = begun(tmp_path / "run")
     assert folder.not_empty and folder.resumable and not folder.trained and not folder.finished
     assert folder.read_config() == Config(recipe="mine")
-    assert folder.read_env() == {"device": "cpu"}
+    assert folder.read_env()["device"] == "cpu"
     assert folder.read_tokenizer().kind == "char"
     data = folder.read_data()
     assert data.train.n_tokens == 7 and data.splits["test"] == SplitRecord(1)

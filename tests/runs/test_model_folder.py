@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tests.helpers.crashing import FullDisk, every_crash
+from tests.helpers.hostile import peak_bytes
 from torch import Tensor
 
 from glassformer.config import ModelConfig, TextConfig
@@ -169,37 +170,52 @@ def test_a_checkpoint_is_not_a_model(tmp_path: Path) -> None:
 # Sizes are believed only as far as the weights go
 
 
-@pytest.mark.parametrize(
-    ("section", "name", "value"),
-    [
-        ("model", "d_model", 1 << 30),
-        ("model", "d_model", 16),
-        ("model", "n_layers", 10**9),
-        ("model", "n_heads", 10**9),
-        ("model", "d_head", 10**9),
-        ("model", "d_ff", 10**9),
-        ("model", "d_model", -8),
-        ("model", "d_model", 10**40),
-        ("model", "d_model", 8.0),
-        ("model", "d_model", True),
-        ("model", "d_model", "8"),
-        ("model", "n_heads", 0),
-        ("model", "n_layers", None),
-        ("text", "max_len", 10**12),
-        ("text", "max_len", [1]),
-        (None, "vocab_size", 10**9),
-        (None, "task", "other"),
-        (None, "model", None),
-        (None, "text", []),
-        (None, "label_names", [""] * 1000),
-        (None, "label_names", 7),
-    ],
-)
-def test_hostile_sizes_are_refused(tmp_path: Path, section: str | None, name: str, value: object) -> None:
-    folder = save_whole(tmp_path / "model", FACTS, weights())
-    rewrite_config(folder, lambda c: (c if section is None else c[section]).update({name: value}))
+def of_model(**values: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda c: c["model"].update(values)
+
+
+CONFIGURATIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    **{
+        f"{name} {value}": of_model(**{name: value})
+        for name, values in {
+            "d_model": (1 << 30, 16, -8, 10**40, 8.0, True, "8", 5),
+            "n_layers": (10**9, 1000, None),
+            "n_heads": (10**9, 0),
+            "d_head": (10**9,),
+            "d_ff": (10**9,),
+            "ensemble_size": (100,),
+        }.items()
+        for value in values
+    },
+    "all three": of_model(d_model=65536, n_layers=1000, ensemble_size=100),
+    "small in all": of_model(d_model=1, n_heads=1, d_ff=1, n_layers=1000),
+    "heads": of_model(n_heads=1024, d_head=65536),
+    "positions": lambda c: c["text"].update(max_len=10**12),
+    "positions of a list": lambda c: c["text"].update(max_len=[1]),
+    "vocabulary of one": lambda c: c.update(vocab_size=1),
+    "a huge vocabulary": lambda c: c.update(vocab_size=10**15),
+    "another task": lambda c: c.update(task="other"),
+    "no model": lambda c: c.update(model=None),
+    "text a list": lambda c: c.update(text=[]),
+    "many classes": lambda c: c.update(label_names=[""] * 1000),
+    "classes a number": lambda c: c.update(label_names=7),
+    "classes alike": lambda c: c.update(label_names=["pos", "pos"]),
+    "classes of objects": lambda c: c.update(label_names=[{}, {}]),
+    "another precision": lambda c: c.update(precision="float1"),
+    "recipe a number": lambda c: c.update(recipe=5),
+    "decode a list": lambda c: c.update(decode=[]),
+    "a beam of 10^6": lambda c: c["decode"].update(beam_size=10**6),
+    "no label_names": lambda c: c.pop("label_names"),
+}
+
+
+@pytest.mark.parametrize("change", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_a_configuration_of_another_model_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    folder, before = save_whole(tmp_path / "model", FACTS, weights()), peak_bytes()
+    rewrite_config(folder, change)
     with pytest.raises(CheckpointError, match=r"config\.json|tokenizer"):
         load_model_folder(RunFolder(folder))
+    assert peak_bytes() < before + (1 << 29)
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b"\xff", b"[" * 100_000])

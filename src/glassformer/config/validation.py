@@ -35,8 +35,6 @@ TASK_NAMES = ["classify", "translate", "lm", "pretrain", "multilabel", "regress"
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
 IMPORTED_ONLY = "embed"
 """The task that is not trained: a bare encoder, which only an import gives."""
-MAX_EXACT = 2**53
-"""Integers beyond this are not converted to a float, nor printed."""
 _IN_WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Any: "any"}
 
 
@@ -129,9 +127,7 @@ def interval(kind: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value for a message, where an integer of a million digits or a long text would not fit."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= MAX_EXACT:
-        return "a far larger number"
+    """Return a value for a message, where a long number or text would not fit."""
     try:
         return text if len(text := repr(value)) <= 100 else text[:97] + "…"
     except (ValueError, RecursionError):  # an integer of many digits inside

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from msgspec import Meta
 
@@ -121,21 +121,15 @@ class RunFolder:
         return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
 
     def check_new(self) -> None:
-        """Refuse a folder for a new run that is in use or cannot be written.
+        """Refuse a folder for a new run that is in use.
 
         Raises:
             UsageError: which, and what to do.
         """
-        path, another = self.path, "name another --out"
-        if path.is_dir() and any(entry.name != LOCK for entry in path.iterdir()):
-            begun = self.resumable or (path / SEEDS).is_file()
+        if self.path.is_dir() and any(entry.name != LOCK for entry in self.path.iterdir()):
+            begun = self.resumable or (self.path / SEEDS).is_file()
             hint = f"go on with it: {self.resume_command}; or " if begun else ""
-            raise UsageError(f"{path} is not empty", f"{hint}{another}")
-        nearest = next(p for p in (path, *path.parents) if p.exists())
-        if not nearest.is_dir():
-            raise UsageError(f"{path} cannot be a folder: {nearest} is a file", another)
-        if not os.access(nearest, os.W_OK | os.X_OK):
-            raise UsageError(f"{path} cannot be written: no permission in {nearest}", another)
+            raise UsageError(f"{self.path} is not empty", f"{hint}name another --out")
 
     def refuse_links(self, part: Path | None = None) -> None:
         """Refuse to write into a run, or a part of it, that holds a symbolic link; the run itself may be one.
@@ -156,11 +150,12 @@ class RunFolder:
     def remove_incomplete_start(self) -> None:
         """Take away what a process that died before its first step wrote, if nothing else is there."""
         begun = {self.env.name, self.data.name, self.tokenizer.name}
-        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set[str]()
-        first = self.env.name in names or not names & begun  # it is written first; a data.json alone is not ours
-        if first and all(name in {*begun, LOCK} or name.startswith(".tmp-") for name in names):
+        names = {path.name for path in self.path.glob("*") if path.name != LOCK and not path.name.startswith(".tmp-")}
+        if not names or (
+            names <= begun and self.env.name in names
+        ):  # it is written first; a data.json alone is not ours
             atomic_io.remove_leftovers(self.path)
-            for name in names & begun:
+            for name in names:
                 (self.path / name).unlink()
 
     @property
@@ -170,12 +165,13 @@ class RunFolder:
 
     def require_model_folder(self) -> Path:
         """Return `model_folder`; raise CheckpointError if there is none."""
+        folder = self.model_folder
         if not self.resumable and (self.path / EXPORT_FACTS).is_file():  # which may have a config.json, too
             raise CheckpointError(f"{self.path} is an exported model, not a run", "use it with glassformer predict")
-        if (self.path / MODEL_CONFIG).is_file() and not (self.path / MANIFEST).is_file() and not self.model.exists():
-            message = f"{self.path} is a model of another library, or lacks its {MANIFEST}"
-            raise CheckpointError(message, f"import it: {glassformer_command('import', self.path, '--out', 'RUN')}")
-        if (folder := self.model_folder) is None:
+        if folder and not (folder / MANIFEST).is_file():
+            message = f"{folder} is a model of another library, or lacks its {MANIFEST}"
+            raise CheckpointError(message, f"import it: {glassformer_command('import', folder, '--out', 'RUN')}")
+        if folder is None:
             go_on = f"go on with: {self.resume_command}; add --finish to use what is trained so far"
             hint = go_on if self.resumable else "give the folder that --out named"
             raise CheckpointError(f"{self.path} holds no trained model", hint)
@@ -230,8 +226,7 @@ class RunFolder:
         return Tokenizer.load(self.tokenizer)
 
     def read_env(self) -> JsonObject:
-        env = safe_read.read_json_object(self.env) if self.env.exists() else {}
-        return {name: value for name, value in env.items() if name != BEGUN}
+        return _read(dict[str, Any], self.env) or {}
 
     def read_data(self) -> DataRecord:
         """Read the record of the data; all fields unknown if nothing was written."""

@@ -18,7 +18,7 @@ from glassformer.config.recipes import config_to_dict
 from glassformer.data.diagnostics import Finding
 from glassformer.errors import CheckpointError
 from glassformer.utils.atomic_io import finite
-from glassformer.utils.safe_read import LIMITS, dataclass_from_json, parse_json
+from glassformer.utils.safe_read import dataclass_from_json, parse_json
 
 JsonObject = dict[str, Any]
 """A JSON object."""
@@ -177,12 +177,9 @@ def read_log_lines(data: bytes, path: Path, damaged: list[int] | None = None, fi
     """
     rows = list[StepMetrics]()
     for number, line in enumerate(data.split(b"\n")[:-1], start=first):
-        at = f"{path}:{number}"
         try:
-            if len(line) > LIMITS["record"]:
-                raise CheckpointError(f"{at} has {len(line):,} bytes, and a line of a log has few")
             if line.strip():
-                rows.append(dataclass_from_json(StepMetrics, parse_json(line, at), at))
+                rows.append(parse_json(line, f"{path}:{number}", kind=StepMetrics))
         except CheckpointError:
             if damaged is None:
                 raise
