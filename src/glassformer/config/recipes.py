@@ -1,15 +1,15 @@
 """Recipes: a whole run's configuration as a TOML file, shipped here or passed by path, and settings laid over it.
 
-A recipe, flags and settings in Python are one dictionary of plain values, which becomes a `Config` and is checked once.
-A setting may be named alone: its section is found, and what belongs to one optimizer or data set goes to the one that
-is chosen. No torch is imported here.
+A recipe, flags and settings in Python are one dictionary of plain values by section, in which the settings of the
+chosen optimizer or data set stand with the others; it becomes a `Config` and is checked once. A setting may be named
+alone: its section is found. No torch is imported here.
 """
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from glassformer.config.validation import (
     homes,
     kinds,
     nearest,
+    places,
     sections,
     trained_tasks,
 )
@@ -54,7 +55,7 @@ def load_recipe(name_or_path: str | Path) -> Config:
     if not values.get("task"):
         raise UsageError(f"{where}: no task is named", f"write task = one of {', '.join(trained_tasks())}")
     values = {"recipe": path.stem} | values
-    return config_from_dict(values, where, of_a_run=path.name == "config.toml")
+    return config_from_dict(values, where)
 
 
 def recipe_text(name_or_path: str | Path) -> str:
@@ -63,22 +64,21 @@ def recipe_text(name_or_path: str | Path) -> str:
     return _find(str(name_or_path)).read_text(encoding="utf-8-sig")
 
 
-def config_from_dict(values: dict[str, Any], where: str = "configuration", *, of_a_run: bool = False) -> Config:
-    """Build a checked configuration from nested plain values; what is left out keeps its default.
+def config_from_dict(values: dict[str, Any], where: str = "configuration") -> Config:
+    """Build a checked configuration from plain values by section; what is left out keeps its default.
 
     Args:
-        values: as `tomllib` reads a recipe. What belongs to the chosen data set or optimizer may also stand in [data]
-            or [train] itself.
+        values: as `tomllib` reads a recipe.
         where: what to name in errors, usually the file.
-        of_a_run: a run wrote these; the section of what is not chosen has had no effect, and may be there.
 
     Raises:
-        UsageError: an unknown key (with the nearest known one), a wrong type, a value out of its interval.
+        UsageError: an unknown key (with the nearest known one), a wrong type, a value out of its interval, or a setting
+            of what is not chosen.
     """
     tables = {name: values[name] for name in sections(Config) if isinstance(values.get(name), dict)}
-    placed = {name: _placed(name, table, table, where) for name, table in tables.items()}
+    placed = {name: _placed(name, table, where) for name, table in tables.items()}
     config = build(Config, values | placed, "", where)
-    check_agreement(config, {} if of_a_run else tables, where)
+    check_agreement(config, where)
     return config
 
 
@@ -106,22 +106,20 @@ def override(
             changes.setdefault(homes()[name], {})[name] = value
         else:
             raise UsageError(f"{where}: {name!r} is not a field of the configuration", nearest(name, homes()).strip())
-    values = asdict(config)
     given = {n for table in changes.values() for n, value in table.items() if value is not None or n not in BUDGETS}
-    if given & set(BUDGETS):
-        values["train"] |= dict.fromkeys(BUDGETS)
-    values["auto"] = remaining_auto(config, given)
+    values = config_to_dict(replace(config, auto=remaining_auto(config, given)))
     for section, changed in changes.items():
-        kind, old, chosen = sections(Config)[section], values[section], values[section] | changed
-        for inner in sections(kind):
-            if chosen[kind.chooser] != old[kind.chooser]:
-                del old[inner]
-        placed = _placed(section, changed, chosen, where)
-        _refuse_ignored(section, placed, ignores, config.task, where)
-        values[section] = old | {name: _over(old.get(name), value) for name, value in placed.items()}
-    built = build(Config, values, "", where)
-    check_agreement(built, changes, where)
-    return built
+        for name in changed:
+            if {section, *places().get(name, ()), *(f"{place}.{name}" for place in places().get(name, ()))} & {
+                *ignores
+            }:
+                raise UsageError(f"{where}: the task {config.task} has no use for {section}.{name}", "leave it out")
+        old, by = values[section], getattr(sections(Config)[section], "chooser", "")
+        leaves = set(BUDGETS) if given & set(BUDGETS) else set[str]()
+        if changed.get(by, old.get(by)) != old.get(by):
+            leaves |= {name for name in old if places()[name] != [section]}
+        values[section] = {name: value for name, value in old.items() if name not in leaves} | changed
+    return config_from_dict(values, where)
 
 
 def remaining_auto(config: Config, names_given: Collection[str]) -> tuple[str, ...]:
@@ -130,14 +128,17 @@ def remaining_auto(config: Config, names_given: Collection[str]) -> tuple[str, .
     return tuple(name for name in config.auto if name not in named)
 
 
-def config_to_dict(section: Any) -> dict[str, Any]:
-    """Return a configuration as nested plain values, without inactive sections and None (TOML has no such value)."""
-    values = {f.name: getattr(section, f.name) for f in fields(section) if f.name not in idle(section)}
-    return {
-        name: config_to_dict(value) if is_dataclass(value) else value
-        for name, value in values.items()
-        if value is not None
-    }
+def config_to_dict(config: Config) -> dict[str, Any]:
+    """Return a configuration as plain values by section, without what is not chosen and None (TOML has none)."""
+
+    def plain(section: Any) -> dict[str, Any]:
+        chosen = [f.name for f in fields(section) if f.name not in idle(section)]
+        values = {name: value for name in chosen if (value := getattr(section, name)) is not None}
+        inner = [plain(values.pop(name)) for name in chosen if is_dataclass(values.get(name))]
+        return values | {name: value for table in inner for name, value in table.items()}
+
+    values = {f.name: getattr(config, f.name) for f in fields(config)}
+    return {name: plain(value) if is_dataclass(value) else value for name, value in values.items()}
 
 
 def dump_config(config: Config) -> str:
@@ -161,38 +162,20 @@ def _find(name: str) -> Path:
     raise UsageError(f"no recipe is called {name!r}", nearest(name, names) + f"there are: {', '.join(names)}")
 
 
-def _refuse_ignored(section: str, values: dict[str, Any], ignores: Collection[str], task: str, where: str) -> None:
-    """Refuse settings that a task has no use for."""
-    for name, value in values.items():
-        key = f"{section}.{name}"
-        if section in ignores or key in ignores:
-            raise UsageError(f"{where}: the task {task} has no use for {key}", "leave it out")
-        if isinstance(value, dict):
-            _refuse_ignored(key, value, ignores, task, where)
-
-
-def _over(old: Any, new: Any) -> Any:
-    """Merge nested tables; where both have a plain value, `new` wins."""
-    return old | new if isinstance(old, dict) and isinstance(new, dict) else new
-
-
-def _placed(section: str, values: dict[str, Any], chosen: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return a section's table with every key of an inner section moved into it.
-
-    `chosen` (the same table, or the one it is merged over) says which inner sections are selected. A key that the
-    selected one does not have is refused.
-    """
+def _placed(section: str, values: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return a section's table with the settings of what is chosen in a table of their own, as `Config` has them."""
     kind = sections(Config)[section]
-    inner, placed = sections(kind), dict[str, Any]()
+    if not sections(kind):
+        return values
+    by = kind.chooser
+    chosen = convert(values.get(by, getattr(kind, by)), kinds(kind)[by], f"{section}.{by}", where)
+    placed, own = dict[str, Any](), dict[str, Any]()
     for key, value in values.items():
-        owners = [name for name in inner if key in kinds(inner[name])]
-        if not owners:
-            placed[key] = _over(placed.get(key), value)
-            continue
-        by = kind.chooser
-        name = convert(chosen.get(by, getattr(kind, by)), kinds(kind)[by], f"{section}.{by}", where)
-        if name not in owners:
-            message = f"{where}: {section}.{key} is for {' or '.join(owners)}, and {section}.{by} is {name}"
+        owners = [place.partition(".")[2] for place in places().get(key, ()) if place.startswith(f"{section}.")]
+        if key in sections(kind):
+            raise UsageError(f"{where}: [{section}.{key}] is no table", f"write its settings into [{section}]")
+        if owners and chosen not in owners:
+            message = f"{where}: {section}.{key} is for {' or '.join(owners)}, and {section}.{by} is {chosen}"
             raise UsageError(message, f"leave it out, or choose: --{by} {owners[0]}")
-        placed[name] = _over(placed.get(name), {key: value})
-    return placed
+        (own if owners else placed)[key] = value
+    return placed | ({chosen: own} if own else {})

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from glassformer.config import Config, ModelConfig, TrainConfig, idle
+from glassformer.config import Config, ModelConfig, TrainConfig
 from glassformer.errors import UsageError
 
 Section = TypeVar("Section")
@@ -155,10 +155,19 @@ def tables() -> dict[str, Any]:
 
 
 @cache
+def places() -> dict[str, list[str]]:
+    """Return the sections of each setting by its name: `train` for `lr`, and those of all optimizers that have it."""
+    found: dict[str, list[str]] = {}
+    for table, kind in tables().items():
+        for name in kinds(kind).keys() - sections(kind):
+            found.setdefault(name, []).append(table)
+    return found
+
+
+@cache
 def homes() -> dict[str, str]:
     """Return the section of each setting by its name, which no other section has: `train` for `lr` and for `beta1`."""
-    every = [(name, table) for table, kind in tables().items() for name in kinds(kind) if name not in sections(kind)]
-    return {name: table.partition(".")[0] for name, table in every}
+    return {name: found[0].partition(".")[0] for name, found in places().items()}
 
 
 def trained_tasks() -> list[str]:
@@ -166,8 +175,8 @@ def trained_tasks() -> list[str]:
     return [name for name in TASK_NAMES if name != IMPORTED_ONLY]
 
 
-def check_agreement(config: Config, named: Mapping[str, Any], where: str) -> None:
-    """Refuse values that do not agree with each other; `named` are the tables that somebody wrote.
+def check_agreement(config: Config, where: str) -> None:
+    """Refuse values that do not agree with each other.
 
     Raises:
         UsageError: two settings contradict each other, or one would be ignored silently.
@@ -178,27 +187,12 @@ def check_agreement(config: Config, named: Mapping[str, Any], where: str) -> Non
     for name in config.auto:
         if name not in homes():
             raise UsageError(f"{where}: auto names {name!r}, which is not a setting", nearest(name, homes()).strip())
-    _check_idle(config, named, where)
     _check_model(config.model, where)
     _check_training(config.train, where)
     decode = config.decode
     if decode.n_best > decode.beam_size and not decode.sample:
         message = f"{where}: decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
         raise UsageError(message, f"a beam of as many or more can give them: --beam-size {decode.n_best}")
-
-
-def _check_idle(config: Config, named: Mapping[str, Any], where: str) -> None:
-    """Refuse what is set, or only named, in the section of a data set or optimizer that is not chosen."""
-    for section, kind in sections(Config).items():
-        part = getattr(config, section)
-        for name in idle(part):
-            settings, default = getattr(part, name), sections(kind)[name]()
-            differs = (f.name for f in fields(default) if getattr(settings, f.name) != getattr(default, f.name))
-            key = next((f"{section}.{name}.{field}" for field in differs), None)
-            if key or name in named.get(section, {}):
-                by = f"{section}.{part.chooser} is {getattr(part, part.chooser)}"
-                message = f"{where}: {key or f'[{section}.{name}]'} is set, and {by}"
-                raise UsageError(message, f"leave it out, or choose {name}")
 
 
 def _check_model(model: ModelConfig, where: str) -> None:

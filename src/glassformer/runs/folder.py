@@ -139,21 +139,17 @@ class RunFolder:
         Raises:
             CheckpointError: the link, and where it leads.
         """
-        start = part or self.path
-        links = [start] if part is not None and part.is_symlink() else []
-        for folder, folders, files in os.walk(start) if not links else ():
-            links += [path for name in folders + files if (path := Path(folder, name)).is_symlink()]
-        if links:
-            message = f"{links[0]} is a link to {os.readlink(links[0])}, and nothing is written through a link in a run"
+        inside = self.path.rglob("*") if part is None else (part, *part.rglob("*"))
+        if link := next((path for path in inside if path.is_symlink()), None):
+            message = f"{link} is a link to {os.readlink(link)}, and nothing is written through a link in a run"
             raise CheckpointError(message, "put there what it leads to; or move the whole run, and link to that")
 
     def remove_incomplete_start(self) -> None:
         """Take away what a process that died before its first step wrote, if nothing else is there."""
         begun = {self.env.name, self.data.name, self.tokenizer.name}
         names = {path.name for path in self.path.glob("*") if path.name != LOCK and not path.name.startswith(".tmp-")}
-        if not names or (
-            names <= begun and self.env.name in names
-        ):  # it is written first; a data.json alone is not ours
+        # The environment is written first: a data.json alone is not ours.
+        if not names or (names <= begun and self.env.name in names):
             atomic_io.remove_leftovers(self.path)
             for name in names:
                 (self.path / name).unlink()
@@ -294,7 +290,7 @@ def _config_of(values: JsonObject, where: Path) -> Config:
     try:
         if "task" not in values:
             raise UsageError(f"{where} names no task", "restore it from a copy")
-        return config_from_dict(values, str(where), of_a_run=True)
+        return config_from_dict(values, str(where))
     except UsageError as error:
         raise CheckpointError(error.message, error.hint) from error
 

@@ -91,7 +91,7 @@ def settings_of(folder: RunFolder) -> Config | None:
     if folder.resumable or not path.is_file():
         return folder.read_config() if folder.resumable else None
     try:
-        return config_from_dict(read_json_object(path, LIMITS["record"])[SETTINGS], str(path), of_a_run=True)
+        return config_from_dict(read_json_object(path, LIMITS["record"])[SETTINGS], str(path))
     except (*DAMAGE, UsageError) as error:
         raise CheckpointError(f"{path} does not say how the model was trained", "restore it from a copy") from error
 

@@ -128,7 +128,7 @@ def sha256_regular(path: Path, max_bytes: int = LIMITS["weights"], error: _Error
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_json(path: Path, max_bytes: int = LIMITS["record"], error: _Error = CheckpointError, kind: type[T] = Any) -> T:
+def read_json(path: Path, max_bytes: int = LIMITS["record"], error: _Error = CheckpointError, kind: Any = Any) -> Any:
     """Return the value of a JSON file; raise as `read_bytes` and `parse_json`."""
     return parse_json(read_bytes(path, max_bytes, error), path, error, kind)
 
@@ -150,7 +150,7 @@ def read_json_lines(path: Path, max_bytes: int, error: _Error = CheckpointError)
             yield Path(f"{path}:{number}"), line
 
 
-def parse_json(data: bytes, where: Path | str, error: _Error = CheckpointError, kind: type[T] = Any) -> T:
+def parse_json(data: bytes, where: Path | str, error: _Error = CheckpointError, kind: Any = Any) -> Any:
     """Return the value of JSON in UTF-8 as a type, as `dataclass_from_json` does.
 
     Raises:
