@@ -35,13 +35,12 @@ def train_until(folder: Path, step: int, **settings: Any) -> Path:
     return folder / "run"
 
 
-@pytest.fixture(scope="module", params=["before a checkpoint", "after one"])
-def unfinished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+@pytest.fixture(scope="module")
+def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("changed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
-        step = 2 if request.param.startswith("before") else 4
-        yield train_until(folder, step, steps=5, save_every=3, validate_min_steps=100)
+        yield train_until(folder, 4, steps=5, save_every=3, validate_min_steps=100)
 
 
 def replaced(name: str, old: str, new: str) -> Callable[[Path], object]:

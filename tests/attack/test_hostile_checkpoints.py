@@ -130,12 +130,11 @@ def test_a_changed_checkpoint_is_refused(unfinished: Path, context: RunContext, 
     assert (run / "metrics.jsonl").read_bytes() == log, "nothing is written"
 
 
-@pytest.mark.parametrize("name", ["{'position': -1}", "no model", "no progress"])
 def test_the_command_refuses_it_with_its_exit_code(
-    unfinished: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+    unfinished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Path(shutil.copytree(unfinished, tmp_path / "run"))
-    change_checkpoint(run, CHANGES[name])
+    change_checkpoint(run, CHANGES["no model"])
     assert main(["train", "--resume", str(run)]) == 4
     assert "this is a bug" not in capsys.readouterr().err
 
