@@ -24,7 +24,6 @@ from glassformer.runs.control import GO_ON, Control, ControlFile
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.lock import LOCK, is_locked, lock_folder
 from glassformer.runs.records import StepMetrics
-from glassformer.utils.safe_read import LIMITS
 
 
 def line(step: int, **more: object) -> str:
@@ -92,15 +91,6 @@ def test_damaged_lines_are_left_out_with_their_numbers(tmp_path: Path) -> None:
     path.write_text(line(1), encoding="utf-8")
     log.update()
     assert [row.step for row in log.rows] == [1] and log.damaged == []
-
-
-def test_a_line_of_unreasonable_length_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LIMITS, "record", 80)
-    path = tmp_path / "metrics.jsonl"
-    path.write_text(line(1) + line(2, tokens_per_s=0.1, more="x" * 90) + line(3), encoding="utf-8")
-    log = GrowingLog(path)
-    log.update()
-    assert [row.step for row in log.rows] == [1, 3] and log.damaged == [2]
 
 
 def test_thinning_keeps_the_newest_whole_and_every_spike() -> None:

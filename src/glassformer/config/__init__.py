@@ -1,8 +1,9 @@
 """Configuration of a run as frozen dataclasses: data, text, model, training, decoding, one section each.
 
 A recipe is a configuration in TOML; the flags of `train` are its fields. Settings of a single data set or optimizer are
-in an inner section, which has an effect only while it is selected. The limits of a value are in its type, where msgspec
-checks them. No torch is imported here, so that `--help` is fast.
+in an inner section, which has an effect only while it is selected; in TOML, flags and Python they stand with the others
+of their section. The limits of a value are in its type, where msgspec checks them. No torch is imported here, so that
+`--help` is fast.
 """
 
 from __future__ import annotations
