@@ -272,8 +272,8 @@ class RunFolder:
         """
         if not self.predictions.exists():
             return None
-        lines = safe_read.read_json_lines(self.predictions, LIMITS["predictions"])
-        return (safe_read.parse_json(line, at) for at, line in lines)
+        lines = safe_read.read_bytes(self.predictions, LIMITS["predictions"]).splitlines()
+        return (safe_read.parse_json(line, f"{self.predictions}:{n}") for n, line in enumerate(lines, start=1))
 
 
 def _read(kind: type[T], path: Path) -> T | None:

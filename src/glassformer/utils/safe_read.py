@@ -138,18 +138,6 @@ def read_json_object(path: Path, max_bytes: int = LIMITS["record"], error: _Erro
     return read_json(path, max_bytes, error, dict[str, Any])
 
 
-def read_json_lines(path: Path, max_bytes: int, error: _Error = CheckpointError) -> Iterator[tuple[Path, bytes]]:
-    """Yield (location, content) of each whole line that is not blank, for `parse_json`; raise as `read_bytes`.
-
-    A last line without its newline was cut by a kill, and is left out. One line has the size of a record at most.
-    """
-    for number, line in enumerate(read_bytes(path, max_bytes, error).split(b"\n")[:-1], start=1):
-        if len(line) > LIMITS["record"]:
-            raise _too_large(Path(f"{path}:{number}"), len(line), LIMITS["record"], error)
-        if line.strip():
-            yield Path(f"{path}:{number}"), line
-
-
 def parse_json(data: bytes, where: Path | str, error: _Error = CheckpointError, kind: Any = Any) -> Any:
     """Return the value of JSON in UTF-8 as a type, as `dataclass_from_json` does.
 
