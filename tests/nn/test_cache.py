@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from tests.helpers.for_each import for_each
 
@@ -44,15 +43,6 @@ def test_rows_are_kept_dropped_and_doubled() -> None:
     # Rows that were one are two from here on.
     new = torch.randn(4, 1, 1, 2)
     assert torch.equal(cache.append(new, new)[0], torch.cat([k[rows], new], dim=2))
-
-
-def test_an_empty_cache_can_be_selected_from_but_not_read() -> None:
-    cache = KVCache()
-    cache.select(torch.tensor([0]))
-    with pytest.raises(RuntimeError, match="empty"):
-        _ = cache.keys
-    with pytest.raises(RuntimeError, match="empty"):
-        _ = cache.values
 
 
 def test_hypotheses_and_sentences_are_selected_apart() -> None:

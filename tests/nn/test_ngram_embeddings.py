@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel
 from glassformer.nn.cache import DecoderCache
-from glassformer.nn.ngram_embeddings import HashedNgramEmbedding, NgramCache
+from glassformer.nn.ngram_embeddings import HashedNgramEmbedding
 
 ROWS = 1000
 
@@ -94,14 +94,8 @@ def test_a_model_with_untrained_n_grams_answers_as_one_without() -> None:
 
 
 def test_recent_ids_go_with_their_rows() -> None:
-    cache, ids = NgramCache(1), torch.arange(12).view(2, 6)
+    cache, ids = DecoderCache(1), torch.arange(12).view(2, 6)
     assert cache.append_ids(ids[:, :1], 2).tolist() == [[0], [6]]
     assert torch.equal(cache.append_ids(ids[:, 1:4], 2), ids[:, :4])
     cache.select(torch.tensor([1, 0, 1]))
     assert torch.equal(cache.append_ids(ids[[1, 0, 1], 4:], 2), ids[[1, 0, 1], 2:])
-
-
-def test_a_cache_that_knows_no_ids_is_refused() -> None:
-    model = LanguageModel(ModelConfig(n_layers=1, d_model=8, n_heads=2, max_ngram=3), 20, 40)
-    with pytest.raises(ValueError, match="new_cache"):
-        model(torch.tensor([[6, 7]]), cache=DecoderCache(1))

@@ -36,7 +36,8 @@ from glassformer.models import LanguageModel, Translator
 from glassformer.models.build import d_head_of
 from glassformer.models.encoder_models import TextEmbedder, TextEncoder, label_logits
 from glassformer.models.ensemble import members_of
-from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramCache, NgramEmbedding
+from glassformer.nn.cache import DecoderCache
+from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding
 from glassformer.text.tokenizer import Tokenizer
 
 OPSET = 20
@@ -172,7 +173,7 @@ class _Layer:
         self.self_attention, self.cross_attention = self_attention, cross_attention
 
 
-class _StepCache(NgramCache):
+class _StepCache(DecoderCache):
     """A cache made of the inputs of a graph; arguments (L, B, H, length, E)."""
 
     def __init__(

@@ -11,7 +11,7 @@ from glassformer.models.build import initialise, make_embedding, make_rotation, 
 from glassformer.nn.attention import Mask
 from glassformer.nn.cache import DecoderCache
 from glassformer.nn.embeddings import positions_of
-from glassformer.nn.ngram_embeddings import HashedNgramEmbedding, NgramCache
+from glassformer.nn.ngram_embeddings import HashedNgramEmbedding
 
 
 class LanguageModel(nn.Module):
@@ -41,28 +41,17 @@ class LanguageModel(nn.Module):
         return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
 
     def hidden_states(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T D"]:
-        """Return the final hidden states, which `forward` projects to the vocabulary.
-
-        Raises:
-            ValueError: a model with n-grams got a cache that is not from its `new_cache`.
-        """
+        """Return the final hidden states, which `forward` projects to the vocabulary."""
         positions = positions_of(ids.shape[1], cache, ids.device)
         n_keys = ids.shape[1] + (0 if cache is None else cache.length)
         mask = Mask.of(causal=(ids.shape[1], n_keys), device=ids.device)
-        x = self.embedding(ids, positions, *self._ngrams_of(ids, cache))
+        more = []
+        if self.ngrams is not None:
+            seen = ids if cache is None else cache.append_ids(ids, self.ngrams.max_ngram - 1)
+            more.append(self.ngrams(self.ngrams.batch_of(seen, ids.shape[1])))
+        x = self.embedding(ids, positions, *more)
         return self.decoder(x, mask, make_rotation(self.config, positions), cache)
-
-    def _ngrams_of(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None) -> list[Float[Tensor, "B T D"]]:
-        if self.ngrams is None:
-            return []
-        seen = ids
-        if cache is not None:
-            if not isinstance(cache, NgramCache):
-                raise ValueError("a model with n-grams needs a cache that knows ids: that of its `new_cache()`")
-            seen = cache.append_ids(ids, self.ngrams.max_ngram - 1)
-        return [self.ngrams(self.ngrams.batch_of(seen, ids.shape[1]))]
 
     def new_cache(self) -> DecoderCache:
         """Return an empty cache for `forward`."""
-        kind = DecoderCache if self.ngrams is None else NgramCache
-        return kind(len(self.decoder.layers))
+        return DecoderCache(len(self.decoder.layers))

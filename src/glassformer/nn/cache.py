@@ -1,5 +1,6 @@
 """Keys and values of the positions already decoded, so that a new token costs one position instead of all."""
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,11 +18,11 @@ class KVCache:
 
     @property
     def keys(self) -> Float[Tensor, "B H L E"]:
-        return self._filled(0)
+        return self._buffers[0][:, :, : self.length]
 
     @property
     def values(self) -> Float[Tensor, "B H L E"]:
-        return self._filled(1)
+        return self._buffers[1][:, :, : self.length]
 
     def append(self, k: Float[Tensor, "B H n E"], v: Float[Tensor, "B H n E"]) -> tuple[Tensor, Tensor]:
         """Append n positions; return all keys and values so far."""
@@ -40,11 +41,6 @@ class KVCache:
         # Several times faster than indexing with a tensor.
         self._buffers = [buffer.index_select(0, rows) for buffer in self._buffers]
 
-    def _filled(self, i: int) -> Float[Tensor, "B H L E"]:
-        if not self._buffers:
-            raise RuntimeError("the cache is empty")
-        return self._buffers[i][:, :, : self.length]
-
 
 class LayerCache:
     """Keys and values of one decoder layer, in its self attention and its cross attention."""
@@ -57,19 +53,28 @@ class DecoderCache:
     """A `LayerCache` per layer.
 
     In a beam search self attention has a row per hypothesis, and cross attention a row per sentence: the hypotheses of
-    a sentence, which are adjacent, share the keys and values of the memory.
+    a sentence, which are adjacent, share the keys and values of the memory. Of a model with n-grams of tokens the last
+    ids of each row are kept too, which the next n-grams contain.
     """
 
     def __init__(self, n_layers: int) -> None:
         self.layers = [LayerCache() for _ in range(n_layers)]
+        self._recent: Tensor | None = None
 
     @property
     def length(self) -> int:
         """Return the number of positions decoded so far."""
         return self.layers[0].self_attention.length
 
+    def append_ids(self, ids: Int[Tensor, "B n"], max_kept: int) -> Int[Tensor, "B m"]:
+        """Return the kept ids followed by the new ones, and keep the last `max_kept` of them."""
+        seen = ids if self._recent is None else torch.cat([self._recent, ids], dim=1)
+        self._recent = seen[:, max(0, seen.shape[1] - max_kept) :]
+        return seen
+
     def select(self, rows: Int[Tensor, " R"]) -> None:
         """Keep these hypotheses, in this order."""
+        self._recent = None if self._recent is None else self._recent.index_select(0, rows)
         for layer in self.layers:
             layer.self_attention.select(rows)
 

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.nn.cache import DecoderCache
 from glassformer.nn.dropout import Dropout
 
 MULTIPLIER = 6364136223846793005
@@ -36,14 +34,16 @@ class NgramBatch:
 
 
 class NgramEmbedding(nn.Module):
-    """Mean or sum of the embeddings of each token's n-grams (the sum: Bojanowski et al. 2017).
+    """Mean of the embeddings of each token's n-grams (the sum in Bojanowski et al. 2017).
 
     The table has n_ngrams rows, of which row 0 is padding and never read. `std` is that of the initial weights.
     """
 
-    def __init__(self, n_ngrams: int, d_model: int, std: float, mode: Literal["mean", "sum"] = "mean") -> None:
+    mode = "mean"
+
+    def __init__(self, n_ngrams: int, d_model: int, std: float) -> None:
         super().__init__()
-        self.mode, self.weight = mode, nn.Parameter(torch.empty(n_ngrams, d_model))
+        self.weight = nn.Parameter(torch.empty(n_ngrams, d_model))
         nn.init.normal_(self.weight, std=std)
 
     def forward(self, batch: NgramBatch) -> Float[Tensor, "B S D"]:
@@ -99,10 +99,12 @@ class HashedNgramEmbedding(NgramEmbedding):
         n_rows: rows per length of n-grams.
     """
 
+    mode = "sum"
+
     def __init__(
         self, max_ngram: int, d_model: int, dropout: float = 0.0, n_special: int = 0, n_rows: int = 16_384
     ) -> None:
-        super().__init__(1 + (max_ngram - 1) * n_rows, d_model, std=0.0, mode="sum")
+        super().__init__(1 + (max_ngram - 1) * n_rows, d_model, std=0.0)
         self.max_ngram, self.n_special, self.n_rows = max_ngram, n_special, n_rows
         self.dropout = Dropout(dropout)
 
@@ -129,25 +131,6 @@ class HashedNgramEmbedding(NgramEmbedding):
         """Return a vector per token; zeros where it ends no n-gram."""
         x = super().forward(batch)
         return x / (1 - self.dropout.p) if self.training else x
-
-
-class NgramCache(DecoderCache):
-    """A decoder cache that also keeps the last ids of each row, which the next n-grams contain."""
-
-    def __init__(self, n_layers: int) -> None:
-        super().__init__(n_layers)
-        self._recent: Tensor | None = None
-
-    def append_ids(self, ids: Int[Tensor, "B n"], max_kept: int) -> Int[Tensor, "B m"]:
-        """Return the kept ids followed by the new ones, and keep the last `max_kept` of them."""
-        seen = ids if self._recent is None else torch.cat([self._recent, ids], dim=1)
-        self._recent = seen[:, max(0, seen.shape[1] - max_kept) :]
-        return seen
-
-    def select(self, rows: Int[Tensor, " R"]) -> None:
-        if self._recent is not None:
-            self._recent = self._recent.index_select(0, rows)
-        super().select(rows)
 
 
 class SegmentEmbedding(nn.Module):
