@@ -136,12 +136,12 @@ def beam_search(
         log: called with every step.
 
     Raises:
-        UsageError: prefixes that are not one per sentence, or that hold a special token.
+        UsageError: a prefix holds a special token.
         DivergedError: the model's logits are NaN.
     """
     if not limits:
         return []
-    forced = _forced_tokens(prefixes, len(limits), {bos, eos, pad}, decoder.device)
+    forced = _forced_tokens(prefixes or [[]] * len(limits), {bos, eos, pad}, decoder.device)
     beam = _Beam(config, torch.tensor(limits, device=decoder.device), forced, eos, sorted({bos, pad} - {eos}), log)
     results: list[list[Hypothesis]] = [[] for _ in limits]
     newest = torch.full((len(limits), 1), bos, device=decoder.device)
@@ -332,20 +332,15 @@ def _topk_extensions(
     return F.pad(values, (0, missing), value=NEG_INF), F.pad(index, (0, missing))
 
 
-def _forced_tokens(
-    prefixes: Sequence[Sequence[int]] | None, n: int, special: set[int], device: torch.device
-) -> Int[Tensor, "n P"]:
+def _forced_tokens(prefixes: Sequence[Sequence[int]], special: set[int], device: torch.device) -> Int[Tensor, "n P"]:
     """Return prefixes as one tensor, -1 behind their ends."""
-    prefixes = [[]] * n if prefixes is None else prefixes
-    if len(prefixes) != n:
-        raise UsageError(f"{n} sentences need {n} prefixes (each may be empty), not {len(prefixes)}")
     for number, prefix in enumerate(prefixes):
         if special.intersection(prefix):
             hint = "a prefix is ordinary tokens: the search itself begins and ends every hypothesis"
             raise UsageError(f"prefix {number} holds a BOS, EOS or padding id", hint)
     longest = max((len(prefix) for prefix in prefixes), default=0)
     rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
-    return torch.tensor(rows, dtype=torch.long, device=device).view(n, longest)
+    return torch.tensor(rows, dtype=torch.long, device=device).view(len(rows), longest)
 
 
 BLOCK = 32
