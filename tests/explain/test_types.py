@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -24,11 +23,10 @@ from glassformer.explain.page.manifest import Manifest, RunInfo
 from glassformer.explain.page.responses import ApiError, error_response
 from glassformer.explain.page.saved_page import SavedPageData, saved_page_html
 from glassformer.explain.page.service import SavedPageFile, Service
-from glassformer.explain.page.typescript import INTERFACES, NOT_SENT, REQUESTS, sites_ts, type_ts
+from glassformer.explain.page.typescript import INTERFACES, NOT_SENT, REQUESTS, type_ts
 from glassformer.explain.streams import Stream, StreamName
 
-OPS = set(re.findall(r'"([\w:.+]+)"', sites_ts().partition("export type Op =")[2].partition(";")[0]))
-NAMES = {"Op": OPS, "AxisName": set(AXES), "StreamName": set(get_args(StreamName))}
+NAMES = {"AxisName": set(AXES), "StreamName": set(get_args(StreamName))}
 PLAIN = {str: str, int: int, float: (int, float), bool: bool, NoneType: NoneType}
 
 
