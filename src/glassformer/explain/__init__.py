@@ -2,8 +2,7 @@
 
 `trace` records a forward pass; the other modules make explanations, figures and a page from such records.
 
-Flags of the command, figures and the page count layers and heads from 1. Ids of steps (`decoder.1.cross.weights`)
-and the fields of an alignment are indices, from 0.
+Ids of steps (`decoder.1.cross.weights`), edits, flags and figures count layers and heads from 0, the page from 1.
 """
 
 from glassformer.explain.capture.sites import SourceLine
