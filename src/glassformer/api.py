@@ -178,8 +178,7 @@ def import_model(source: str | Path, out: str | Path, **options: Any) -> Run:
     Args:
         source: a folder of transformers or CTranslate2.
         out: the run folder, new or empty.
-        options: `labels`, the classes of a classifier whose head is new; `max_len`, most tokens of a
-            text.
+        options: `max_len`, most tokens of a text.
 
     Raises:
         UsageError, CheckpointError: it is of a kind that is not read, or damaged; or `out` is not empty.

@@ -62,7 +62,7 @@ def _no_stdin(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"y\n" * 1000)))
 
 
-@pytest.mark.parametrize("name", ["hf-lm", "hf-classifier"])
+@pytest.mark.parametrize("name", ["hf-lm"])
 @pytest.mark.parametrize("where", ["config.json", "tokenizer_config.json", "generation_config.json"])
 def test_code_in_a_folder_is_never_run(
     name: str,

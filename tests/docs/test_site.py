@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import reference_pages
@@ -12,11 +13,12 @@ from tests.helpers.for_each import for_each
 from glassformer.cli.flags import flags_of
 from glassformer.cli.main import COMMANDS
 from glassformer.cli.train import TrainArguments
+from glassformer.config import TextConfig
 from glassformer.config.recipes import recipe_names
 from glassformer.explain.capture.sites import OPERATIONS, SITES
 from glassformer.interop.card import example_of
-from glassformer.interop.choose import REGISTERED
-from glassformer.interop.exported import ExportFacts
+from glassformer.interop.export_facts import ExportFacts
+from glassformer.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -78,25 +80,23 @@ def test_a_page_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:
 
 
 @for_each(
-    ("page", "target", "kind", "architecture", "spelled"),
+    ("page", "target", "kind", "tag"),
     [
-        ("ctranslate2", "ctranslate2", "translator", "", False),
-        ("ctranslate2", "ctranslate2", "language_model", "", False),
-        ("transformers", "hf", "classifier", REGISTERED["classifier"], False),
-        ("transformers", "hf", "masked_language_model", REGISTERED["masked_language_model"], False),
-        ("transformers", "hf", "language_model", "GPT2LMHeadModel", False),
-        ("transformers", "hf", "translator", "PegasusForConditionalGeneration", False),
-        ("onnx", "onnx", "classifier", "", False),
-        ("onnx", "onnx", "classifier", "", True),
-        ("onnx", "onnx", "masked_language_model", "", False),
-        ("onnx", "onnx", "language_model", "", False),
-        ("onnx", "onnx", "translator", "", False),
+        ("ctranslate2", "ctranslate2", "translator", ""),
+        ("ctranslate2", "ctranslate2", "language_model", ""),
+        ("transformers", "hf", "classifier", "text-classification"),
+        ("transformers", "hf", "masked_language_model", ""),
+        ("transformers", "hf", "language_model", "text-generation"),
+        ("transformers", "hf", "translator", ""),
+        ("onnx", "onnx", "classifier", ""),
+        ("onnx", "onnx", "masked_language_model", ""),
+        ("onnx", "onnx", "language_model", ""),
+        ("onnx", "onnx", "translator", ""),
     ],
 )
-def test_the_lines_of_a_page_of_exports_are_those_of_the_cards(
-    page: str, target: str, kind: str, architecture: str, spelled: bool
-) -> None:
+def test_the_lines_of_a_page_of_exports_are_those_of_the_cards(page: str, target: Any, kind: str, tag: str) -> None:
     """Tests in tests/interop run the lines of the cards."""
-    facts = ExportFacts(target, architecture, "", kind, "", 512, 512, "float32", {})
+    facts = ExportFacts(target, "", "", kind, "", 512, 512, "float32", {})
+    tokenizer = Tokenizer.train(["a text"], TextConfig(tokenizer="word", vocab_size=9))
     text = (ROOT / "docs" / "how-to" / "export" / f"{page}.md").read_text(encoding="utf-8")
-    assert f"```python\n{example_of(facts, spelled).rstrip()}\n```" in text
+    assert f"```python\n{example_of(facts, tokenizer, tag).rstrip()}\n```" in text

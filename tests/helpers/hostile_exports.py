@@ -25,7 +25,6 @@ KINDS = {
     "ctranslate2-lm": ("lm", BYTES, LLAMA, "ctranslate2"),
     "hf-lm": ("lm", BYTES, LLAMA, "hf"),
     "hf-translator": ("translate", {}, {}, "hf"),
-    "hf-classifier": ("classify", WORDS, {}, "hf"),
     "onnx-classifier": ("classify", WORDS, {}, "onnx"),
 }
 """Task, settings of the tokenizer and of the model, and library, by name."""

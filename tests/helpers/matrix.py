@@ -199,7 +199,7 @@ def make_exported(task: str, out: Path) -> ExportedModel:
     with pytest.MonkeyPatch.context() as patch:
         run = run_of(task, patch, WORDS if task in ("classify", "pretrain") else None)
         patch.setattr("glassformer.interop.export.check_export", lambda *_: "not checked: by this test")
-        export(run, "hf", out)
+        export(run, "onnx", out)
     return load_exported(out)
 
 

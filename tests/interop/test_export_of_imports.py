@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 from collections.abc import Callable
@@ -15,16 +16,18 @@ from tests.helpers.exports import printed_by_card
 from tests.helpers.for_each import for_each
 from tests.helpers.pretrained import bert_folder, sentence_encoder, wordpiece
 from tests.interop.test_import_families import CASES, gpt2, roberta, saved
+from tests.interop.test_import_refusals import put
 from tests.interop.test_round_trip import close
 
 import glassformer
 from glassformer.config import ModelConfig
-from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.choose import REGISTERED, hf_encoder_type
+from glassformer.errors import CheckpointError
+from glassformer.interop.choose import hf_family
 from glassformer.interop.export import export
 from glassformer.interop.exported import load_exported
 from glassformer.run import Run
 from glassformer.text.answers import answer_lines, encode_masked
+from glassformer.text.decision import Decision
 
 SETTINGS = {case[0]: case[1] for case in CASES}
 ENCODERS = [case[:3] for case in CASES if "Bert" in case[0] or "Roberta" in case[0]]
@@ -68,7 +71,7 @@ def test_an_encoder_goes_out_as_it_came_in(
 
     saved(name, settings, write, tmp_path / "source")
     run = imported(tmp_path / "source", tmp_path / "run")
-    done = export(run, "hf", tmp_path / "out", native=True)
+    done = export(run, "hf", tmp_path / "out")
     assert done.facts.architecture == classes(name)
     assert done.facts.check is not None, done.not_checked
     assert done.facts.check["n_texts"] > 90 and done.facts.check["texts"] == "sample"
@@ -136,25 +139,16 @@ def test_the_pooling_of_a_bare_encoder_goes_along(pooling: str, tmp_path: Path) 
             glassformer.load(folder)
 
 
-FORMS: list[tuple[str, dict[str, Any], str]] = [
-    ("classify", {"labels": ["no", "yes"]}, "classifier"),
-    ("masked", {}, "masked_language_model"),
-    ("bare", {}, "text_embedder"),
-]
+FORMS = [("classify", "classifier"), ("masked", "masked_language_model"), ("bare", "text_embedder")]
 
 
-@pytest.mark.parametrize(("form", "options", "kind"), FORMS, ids=str)
+@pytest.mark.parametrize(("form", "kind"), FORMS, ids=str)
 def test_a_graph_answers_as_the_run(
-    form: str,
-    options: dict[str, Any],
-    kind: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    form: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The lines of its card read the folder with onnxruntime, numpy and tokenizers alone, and print that answer."""
     source = bert_folder(tmp_path / "source", form, n_labels=2)
-    run = imported(source, tmp_path / "run", **options)
+    run = imported(source, tmp_path / "run")
     done = export(run, "onnx", tmp_path / "out")
     assert done.facts.kind == kind and done.facts.check is not None
     assert done.facts.check["equal_answers"] == 1 and done.facts.check["largest_difference"] < 3e-5
@@ -171,27 +165,6 @@ def test_a_graph_answers_as_the_run(
         assert numbers == pytest.approx(run.predict("a text")["vector"], abs=1e-4)
 
 
-def test_what_no_class_holds_is_of_the_registered_one(tmp_path: Path) -> None:
-    """A classifier that pools by the mean, as one that is fine-tuned from a sentence encoder does."""
-    import transformers
-
-    source = bert_folder(tmp_path / "source", "bare")
-    sentence_encoder(source, {"pooling_mode_mean_tokens": True})
-    run = imported(source, tmp_path / "run", labels=["a", "b", "c"])
-    with pytest.raises(UsageError, match=r"no class for this classifier: model\.pooling mean with model\.pooler none"):
-        export(run, "hf", tmp_path / "out", native=True)
-    done = export(run, "hf", tmp_path / "out")
-    assert done.facts.architecture == REGISTERED["classifier"]
-    assert done.facts.check is not None and done.facts.check["largest_difference"] < 1e-6
-    again = imported(tmp_path / "out", tmp_path / "again")
-    assert again.predict(TEXTS) == run.predict(TEXTS) and again.task.tokenizer.sha256 == run.task.tokenizer.sha256
-    assert glassformer.load(tmp_path / "out").predict("the film")["label"] == run.predict("the film")["label"]
-    classify = transformers.pipeline("text-classification", str(tmp_path / "out"), truncation=True)
-    for text in ("the film was", "film " * 60, "[SEP] not good"):
-        ours, [theirs] = run.predict(text), classify(text)
-        assert theirs["label"] == ours["label"] and theirs["score"] == pytest.approx(ours["probability"], abs=1e-5)
-
-
 BLOCK = ModelConfig(
     pre_norm=False, positions="learned", embedding_norm=True, activation="gelu", embedding_init_std=1.0, norm_eps=1e-12
 )
@@ -205,19 +178,18 @@ BLOCK = ModelConfig(
         ("text_embedder", {"positions": "rotary"}, "model.positions rotary"),
         ("text_embedder", {"bias": False}, "model.bias false"),
         ("text_embedder", {"activation": "swiglu"}, "model.activation swiglu"),
-        ("text_embedder", {"embedding_init_std": None}, "no model.embedding_init_std"),
+        ("text_embedder", {"embedding_init_std": None}, "model.embedding_init_std none"),
         ("text_embedder", {"d_head": 7}, "model.d_head 7"),
         ("masked_language_model", {"activation": "relu"}, "model.activation relu"),
-        ("classifier", {}, "model.pooling mean with model.pooler none"),
-        ("classifier", {"pooling": "first"}, "model.pooling first with model.pooler none"),
-        ("classifier", {"pooling": "first", "pooler": "relu", "n_segments": 2}, "model.pooler relu with"),
+        ("classifier", {}, "model.pooling mean"),
+        ("classifier", {"pooling": "first"}, "model.pooler none"),
+        ("classifier", {"pooling": "first", "pooler": "relu", "n_segments": 2}, "model.n_segments 2"),
     ],
 )
 def test_the_setting_in_the_way_is_named(kind: str, changes: dict[str, Any], obstacle: str) -> None:
-    assert hf_encoder_type(kind, replace(BLOCK, **changes))[1].startswith(obstacle)
-    assert hf_encoder_type("text_embedder", BLOCK) == ("distilbert", "")
-    assert hf_encoder_type("text_embedder", replace(BLOCK, norm_eps=None)) == ("bert", "")
-    assert hf_encoder_type("text_embedder", BLOCK, 2) == ("", "an ensemble of 2")
+    assert hf_family(kind, replace(BLOCK, **changes))[1].startswith(obstacle)
+    assert hf_family("text_embedder", BLOCK) == ("distilbert", "")
+    assert hf_family("text_embedder", replace(BLOCK, norm_eps=None)) == ("bert", "")
 
 
 DECODERS = [(f"{case[0]}-{i}", *case[:3]) for i, case in enumerate(CASES) if case[3] == "lm"]
@@ -231,7 +203,7 @@ def test_a_language_model_goes_out_as_it_came_in(
 
     saved(name, settings, write, tmp_path / "source")
     run = imported(tmp_path / "source", tmp_path / "run")
-    done = export(run, "hf", tmp_path / "out", native=True)
+    done = export(run, "hf", tmp_path / "out")
     assert done.facts.architecture == name
     assert done.facts.check is not None, done.not_checked
     assert done.facts.check["equal_answers"] == 1 and done.facts.check["largest_difference"] < 1e-4
@@ -283,3 +255,28 @@ def test_numbers_and_tags_of_an_imported_encoder_are_held_by_onnx(
     exported = load_exported(tmp_path / "out")
     assert all(close(a, b) for a, b in zip(run.predict(TEXTS), exported.predict(TEXTS), strict=True))
     assert printed_by_card(tmp_path / "out", monkeypatch, capsys)
+
+
+@pytest.mark.parametrize(
+    ("problem", "decision"),
+    [
+        ("single_label_classification", Decision(temperature=1.5)),
+        ("multi_label_classification", Decision(thresholds=[0.99, 0.01, 0.5])),
+    ],
+)
+def test_thresholds_and_temperature_go_out_and_come_back(
+    problem: str,
+    decision: Decision,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also the lines of the card answer by the thresholds."""
+    run = imported(bert_folder(tmp_path / "source", change=put(".problem_type", problem)), tmp_path / "run")
+    run.task.decision = decision
+    export(run, "hf", tmp_path / "out")
+    assert imported(tmp_path / "out", tmp_path / "again").task.decision == decision
+    assert glassformer.load(tmp_path / "out").predict(TEXTS) == run.predict(TEXTS)
+    printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
+    if decision.thresholds:
+        assert set(ast.literal_eval(printed)) == set(run.predict("a text")["labels"])

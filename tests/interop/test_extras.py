@@ -37,7 +37,7 @@ def test_writing_needs_its_package(target: Any, package: str, monkeypatch: pytes
 
 
 def test_an_export_without_its_library_is_written_and_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    run = run_of("lm", monkeypatch, BYTES, **GELU)
+    run = run_of("lm", monkeypatch, BYTES)
     _hide("transformers", monkeypatch)
     result = export(run, "hf", tmp_path / "out")
     assert result.facts.check is None and "needs the package transformers" in result.check_text()

@@ -9,30 +9,16 @@ from typing import Any
 
 import pytest
 import torch
-from tests.helpers.exports import (
-    CONTEXT,
-    FORMS,
-    SIZE,
-    SOME,
-    TEXTS,
-    TOKENS,
-    WORDS,
-    V,
-    ensemble_of,
-    printed_by_card,
-    random_model,
-    run_of,
-)
+from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, printed_by_card, random_model, run_of
 
 from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.errors import UsageError
-from glassformer.interop.choose import REGISTERED, choose
+from glassformer.interop.choose import choose
 from glassformer.interop.export import export
 from glassformer.interop.exported import load_exported
 from glassformer.interop.hf_settings import CLASSES
 from glassformer.interop.hf_writer import write_hf
 from glassformer.models import LanguageModel, Translator
-from glassformer.text.answers import encode_masked
 from glassformer.text.tokenizer import Tokenizer
 
 OF_OTHERS = {name for name, (_, kind) in CLASSES.items() if kind in ("language_model", "translator")} - {"GPT2Model"}
@@ -60,8 +46,6 @@ def written(model: Any, architecture: str, tokenizer: Tokenizer, folder: Path) -
 def read_by_theirs(model: Any, folder: Path) -> Any:
     import transformers
 
-    import glassformer.interop.hf_class  # noqa: F401  (it registers classes)
-
     is_lm = isinstance(model, LanguageModel)
     kind = transformers.AutoModelForCausalLM if is_lm else transformers.AutoModelForSeq2SeqLM
     theirs, info = kind.from_pretrained(folder, output_loading_info=True)
@@ -70,11 +54,14 @@ def read_by_theirs(model: Any, folder: Path) -> Any:
 
 
 def one_of_each_class() -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield a form of each class, and of some more that only the registered class can hold."""
+    """Yield forms of each class that is written."""
     for kind in KINDS:
         found: dict[str, int] = {}
         for form in [*SOME, *FORMS]:
-            name = choose(kind, Config(model=ModelConfig(**SIZE, **form)), 1, "hf").architecture
+            try:
+                name = choose(kind, Config(model=ModelConfig(**SIZE, **form)), 1, "hf").architecture
+            except UsageError:
+                continue
             found[name] = found.get(name, 0) + 1
             if found[name] <= 3:
                 yield kind, form, name
@@ -101,18 +88,17 @@ def test_numbers_are_those_of_the_model(
 
 
 def test_every_class_occurs() -> None:
-    both = {REGISTERED["language_model"], REGISTERED["translator"]}
-    assert {name for _, _, name in one_of_each_class()} == OF_OTHERS | both
+    assert {name for _, _, name in one_of_each_class()} == OF_OTHERS
 
 
 RUNS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("translate", {}, {}),
-    ("translate", {"positions": "rotary"}, {}),
     ("lm", {"activation": "gelu"}, {}),
-    ("lm", {"max_ngram": 3}, {}),
-    ("classify", {}, {}),
-    ("classify", {}, WORDS),
-    ("pretrain", {}, WORDS | {"ngrams": 0}),
+    (
+        "lm",
+        {"activation": "swiglu", "positions": "rotary", "norm": "rms"},
+        {"tokenizer": "byte-bpe", "vocab_size": 300},
+    ),
 ]
 
 
@@ -132,40 +118,9 @@ def test_it_answers_as_its_run(
     options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 30} if task == "lm" else {}
     for ours, theirs in zip(run.predict(TEXTS, **options), model.predict(TEXTS, **options), strict=True):
         assert ours == theirs  # read by us it is the model itself
-    approximate = bool(run.task.tokenizer.ngrams)
-    assert any(note.startswith("approximate: ") for note in result.facts.notes) == approximate
-    if approximate:  # of words that are not in the vocabulary, some of which are compared
-        assert result.facts.check["largest_difference"] > 1e-3
-        return
     assert result.facts.check["equal_answers"] == 1 and result.facts.check["largest_difference"] < 1e-4
-    if result.facts.architecture.startswith("Glassformer"):
-        assert "import glassformer.interop.hf_class" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert printed_by_card(tmp_path / "out", monkeypatch, capsys)
     assert not [*(tmp_path / "out").glob("*.py")] and b"auto_map" not in (tmp_path / "out/config.json").read_bytes()
-
-
-def test_its_own_pipeline_classifies_and_its_tokenizer_holds_tokens_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    import transformers
-
-    run = run_of("classify", monkeypatch)
-    together = ensemble_of(run)
-    export(together, "hf", tmp_path / "out")
-    assert load_exported(tmp_path / "out").facts.architecture == REGISTERED["classifier"]
-    classify = transformers.pipeline("text-classification", str(tmp_path / "out"))
-    ours = together.predict("the best")
-    [theirs] = classify("the best")
-    assert theirs["label"] == ours["label"] and theirs["score"] == pytest.approx(ours["probability"], abs=1e-5)
-    long = "the best " * 100
-    with pytest.raises(IndexError):  # its positions end
-        classify(long)
-    whole, [cut] = together.predict(long), classify(long, truncation=True)
-    assert cut["label"] == whole["label"] and cut["score"] == pytest.approx(whole["probability"], abs=1e-5)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    assert len(tokenizer) == run.task.tokenizer.vocab_size
-    for text in [*TEXTS, "[PAD]", "▁", "😀", "a\r\nb", "x" * 1000]:
-        assert tokenizer(text)["input_ids"] == run.task.tokenizer.encode(text)
 
 
 def test_the_tokenizer_of_a_translator_ends_texts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -181,27 +136,12 @@ def test_the_tokenizer_of_a_translator_ends_texts(monkeypatch: pytest.MonkeyPatc
     assert tokenizer.decode(ids[0], skip_special_tokens=True) == ours["translation"]
 
 
-def test_left_padding_of_the_registered_language_model_hides_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    run = run_of("lm", monkeypatch, max_ngram=3)
-    export(run, "hf", tmp_path / "out")
-    theirs = read_by_theirs(run.model, tmp_path / "out")
-    ids, mask = torch.tensor([[0, 0, 7, 8], [9, 8, 7, 6]]), torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
-    with torch.no_grad():
-        logits, alone = theirs(ids, attention_mask=mask).logits, run.model(ids[:1, 2:])
-        torch.testing.assert_close(logits[0, 2:], alone[0], atol=1e-5, rtol=0)
-        torch.testing.assert_close(logits[1], run.model(ids[1:])[0], atol=1e-5, rtol=0)
-
-
-def test_native_refuses_what_only_the_registered_class_holds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_setting_in_the_way_is_named_and_nothing_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = run_of("translate", monkeypatch, positions="rotary")
     with pytest.raises(UsageError, match=r"model\.positions rotary") as error:
-        export(run, "hf", tmp_path / "out", native=True)
+        export(run, "hf", tmp_path / "out")
     assert "--to ctranslate2 or --to onnx" in str(error.value.hint)
     assert not (tmp_path / "out").exists()
-    native = export(run_of("translate", monkeypatch), "hf", tmp_path / "out", native=True)
-    assert json.loads((tmp_path / "out/config.json").read_bytes())["architectures"] == [native.facts.architecture]
 
 
 HOSTILE = [*TEXTS, "[PAD] [MASK]", "▁a ▁", "😀 é e\u0301", "a\r\nb\tc", " two  spaces ", "x" * 10_000, "<0x41> [EOS]"]
@@ -218,12 +158,11 @@ def test_a_tokenizer_is_the_same_under_every_model_type(kind: str, ends: bool, t
     texts = ["the cat sat on the mat, and the dog ran away. é 好 " * 4] * 3
     ours = Tokenizer.train(texts, TextConfig(tokenizer=kind, vocab_size=300))
     model = random_model(Translator if ends else LanguageModel, SOME[0])
-    for model_type in ["llama", "arcee", "starcoder2", "gpt2", "pegasus", "marian", "glassformer"]:
+    for model_type in ["pegasus", "marian"] if ends else ["llama", "gpt2"]:
         folder = tmp_path / model_type
         folder.mkdir()
-        for name, data in write_hf(
-            model, ours, DecodeConfig(), next((n for n, its in CLASSES.items() if its[0] == model_type), "Glassformer")
-        ):
+        architecture = next(n for n, its in CLASSES.items() if its[0] == model_type)
+        for name, data in write_hf(model, ours, DecodeConfig(), architecture):
             if "tokenizer" in name:
                 (folder / name).write_bytes(data)
         (folder / "config.json").write_text(json.dumps({"model_type": model_type}), encoding="utf-8")
@@ -235,15 +174,3 @@ def test_a_tokenizer_is_the_same_under_every_model_type(kind: str, ends: bool, t
                 ids = ours.encode(text)
                 assert one(text)["input_ids"] == ([*ids, 3] if ends else ids)
                 assert one.decode(ids, skip_special_tokens=True) == ours.decode(ids)
-
-
-@pytest.mark.parametrize("kind", ["word", "char", "bpe", "byte-bpe"])
-def test_a_mask_is_read_as_in_the_run(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import transformers
-
-    run = run_of("pretrain", monkeypatch, {"tokenizer": kind, "vocab_size": 300})
-    result = export(run, "hf", tmp_path / "out")
-    assert result.facts.check is not None and result.facts.check["equal_answers"] == 1
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    for text in ("refund [MASK] the", "[MASK] goods [MASK], and", "the fund[MASK]"):
-        assert tokenizer(text)["input_ids"] == encode_masked(run.task.tokenizer, text)[0]

@@ -57,18 +57,6 @@ def test_what_a_bert_becomes_follows_its_tensors(
     assert again.task.tokenizer.sha256 == run.task.tokenizer.sha256
 
 
-def test_labels_give_a_new_head_or_names_to_the_one_there_is(tmp_path: Path) -> None:
-    source = bert_folder(tmp_path / "source")
-    named = glassformer.import_model(source, tmp_path / "named", labels=["x", "y", "z"])
-    assert named.predict(TEXT)["probabilities"].keys() == {"x", "y", "z"}
-    assert not json.loads((tmp_path / "named" / "import.json").read_text(encoding="utf-8"))["untrained"]
-    new = glassformer.import_model(source, tmp_path / "new", labels=["x", "y"])
-    record = json.loads((tmp_path / "new" / "import.json").read_text(encoding="utf-8"))
-    assert record["untrained"] == ["head.weight", "head.bias"]
-    assert any("classifier" in note for note in record["notes"])
-    assert new.config.model.pooler == "tanh" and new.config.model.pooling == "first"
-
-
 def test_pooling_is_that_of_a_sentence_encoder(tmp_path: Path) -> None:
     source = bert_folder(tmp_path / "source", "bare")
     sentence_encoder(source, {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True})
@@ -77,8 +65,6 @@ def test_pooling_is_that_of_a_sentence_encoder(tmp_path: Path) -> None:
     ids = torch.tensor([run.task.tokenizer.framed(run.task.tokenizer.encode(TEXT))])
     expected = run.model.encode(ids, None, None).mean(dim=1)[0].detach()
     torch.testing.assert_close(torch.tensor(run.predict(TEXT)["vector"]), expected, atol=1e-6, rtol=1e-5)
-    classifier = read_source(source, labels=["x", "y"])
-    assert classifier.model.pooling == "mean" and classifier.model.pooler == "none"
     (source / "1_Pooling" / "config.json").write_text('{"pooling_mode_weightedmean_tokens": true}')
     with pytest.raises(UsageError, match="pools in a way that is not read"):
         read_source(source)
@@ -452,7 +438,7 @@ def test_the_doctor_looks_into_it(form: str, tmp_path: Path) -> None:
 
 def test_the_command_writes_what_the_function_does(cli: Callable, tmp_path: Path) -> None:
     source = bert_folder(tmp_path / "source")
-    done = cli("import", source, "--out", tmp_path / "run", "--labels", "x,y,z", "--json")
+    done = cli("import", source, "--out", tmp_path / "run", "--json")
     assert done.code == 0, done.err
     facts = json.loads(done.out)
     assert facts["task"] == "classify" and facts["out"] == str(tmp_path / "run")

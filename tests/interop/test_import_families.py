@@ -108,8 +108,6 @@ CASES: list[tuple[str, dict[str, Any], Callable[[Path], None], str]] = [
     ("GPT2LMHeadModel", {**GPT2, "tie_word_embeddings": False, "activation_function": "relu"}, gpt2, "lm"),
     ("LlamaForCausalLM", SMOLLM2, gpt2, "lm"),
     ("LlamaForCausalLM", {**LLAMA, "attention_bias": True, "head_dim": 6}, gpt2, "lm"),
-    ("Starcoder2ForCausalLM", {**LLAMA, "num_key_value_heads": 3}, gpt2, "lm"),
-    ("ArceeForCausalLM", {**LLAMA, "num_key_value_heads": 1, "hidden_act": "relu"}, gpt2, "lm"),
     ("MarianMTModel", MARIAN, roberta, "translate"),
     ("PegasusForConditionalGeneration", {**MARIAN, "activation_function": "relu"}, roberta, "translate"),
 ]

@@ -126,15 +126,3 @@ def test_auto_resume_needs_no_source_of_a_run_that_began(cli: Callable, tmp_path
     shutil.rmtree(begin)
     done = cli(*command)
     assert done.code == 0 and "accuracy" in done.out and "holds a run: resuming it" in done.err
-
-
-@pytest.mark.parametrize("target", ["hf", "onnx"])
-def test_a_regressor_that_began_with_an_import_is_exported(target: str, tmp_path: Path) -> None:
-    start = glassformer.import_model(bert_folder(tmp_path / "source", "bare"), tmp_path / "start").path
-    rows = [f"{'film ' * (i % 4 + 1)}{i},{i % 4}" for i in range(40)]
-    (tmp_path / "t.csv").write_text("\n".join(["text,stars", *rows]) + "\n", encoding="utf-8")
-    options: dict[str, Any] = {"init_from": str(start), "threads": 1, "epochs": 1, "precision": "fp32"}
-    run = glassformer.train("regress", out=tmp_path / "run", train_file=tmp_path / "t.csv", **options)
-    run.export(target, tmp_path / "out")
-    ours, theirs = (each.predict(["film [SEP]", "the film"]) for each in (run, glassformer.load(tmp_path / "out")))
-    assert [row["number"] for row in theirs] == pytest.approx([row["number"] for row in ours], abs=1e-4)

@@ -102,9 +102,7 @@ def test_a_run_resumes_without_its_source(
         torch.testing.assert_close(after[name], parameter, atol=0, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("task", "target", "license"), [("translate", "ctranslate2", None), ("translate", "hf", "mit"), ("lm", "hf", None)]
-)
+@pytest.mark.parametrize(("task", "target", "license"), [("translate", "ctranslate2", None), ("lm", "hf", "mit")])
 def test_an_export_has_it(
     task: str, target: Any, license: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

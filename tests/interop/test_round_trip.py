@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, ensemble_of, random_model, run_of
+from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, random_model, run_of
 from tests.helpers.for_each import for_each
 
 import glassformer
 import glassformer.interop.export
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop import read
-from glassformer.interop.choose import REGISTERED, choose
+from glassformer.interop.choose import choose
 from glassformer.interop.export import export
 from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, ExportFacts
 from glassformer.interop.hf_settings import CLASSES
@@ -47,11 +47,14 @@ def tokenizer() -> Tokenizer:
 
 
 def forms() -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield forms that become each class of the library, and registered ones."""
+    """Yield forms that become each class of the library."""
     for kind in KINDS:
         found: dict[str, int] = {}
         for form in [*SOME, *FORMS]:
-            name = choose(kind, Config(model=ModelConfig(**SIZE, **form)), 1, "hf").architecture
+            try:
+                name = choose(kind, Config(model=ModelConfig(**SIZE, **form)), 1, "hf").architecture
+            except UsageError:
+                continue
             found[name] = found.get(name, 0) + 1
             if found[name] <= 6:
                 yield kind, form, name
@@ -84,39 +87,25 @@ def test_every_class_comes_back_to_the_bit(
     assert before.keys() == after.keys()
     assert all(torch.equal(tensor, after[key]) for key, tensor in before.items())
     configs = [(folder / "config.json").read_text(encoding="utf-8") for folder in (first, second)]
-    if name not in REGISTERED.values():  # which names the same settings by other fields
-        assert configs[0] == configs[1]
+    assert configs[0] == configs[1]
     ours, theirs = dict(model.named_parameters()), dict(again.named_parameters())
     if kind == "translator" or form["embedding_init_std"] is not None:  # no factor is folded
         assert all(torch.equal(tensor, theirs[key]) for key, tensor in ours.items())
-        rest = [theirs[key] for key in theirs.keys() - ours.keys()]  # biases that the class always has
-        assert not any(tensor.any() for tensor in rest)
+        rest = [theirs[key] for key in theirs.keys() - ours.keys() if not key.endswith("positions.weight")]
+        assert not any(tensor.any() for tensor in rest)  # biases that the class always has
     ids = torch.randint(5, V, (2, 9), generator=torch.Generator().manual_seed(0))
     rows = (ids,) if kind == "language_model" else (ids, ids[:, :7])
     with torch.no_grad():
         torch.testing.assert_close(again(*rows), model(*rows), atol=2e-5, rtol=1e-5)
 
 
-def test_every_class_occurs() -> None:
-    both = {REGISTERED["language_model"], REGISTERED["translator"]}
-    assert {name for _, _, name in forms()} == OF_OTHERS | both
-
-
-WORDS = {"tokenizer": "word", "vocab_size": 60}
 RUNS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("translate", {}, {}, "hf"),
     ("translate", {"pre_norm": False, "d_ff": 20}, {"tokenizer": "bpe", "vocab_size": 300}, "hf"),
-    ("translate", {"positions": "rotary"}, {"tokenizer": "word", "vocab_size": 60}, "hf"),
     ("translate", {}, {"tokenizer": "bpe", "vocab_size": 300}, "ctranslate2"),
-    ("lm", {"activation": "gelu", "positions": "rotary"}, {}, "hf"),
     ("lm", {"activation": "swiglu", "positions": "rotary", "norm": "rms"}, {}, "hf"),
     ("lm", {"positions": "learned"}, {}, "hf"),
-    ("lm", {"max_ngram": 3}, {}, "hf"),
     ("lm", {"norm": "rms"}, {}, "ctranslate2"),
-    ("classify", {"pooling": "mean+max"}, {"truncate": "tail"}, "hf"),
-    ("classify", {}, WORDS | {"lowercase": True}, "hf"),
-    ("pretrain", {"positions": "learned"}, {}, "hf"),
-    ("pretrain", {}, {"tokenizer": "bpe", "vocab_size": 300}, "hf"),
 ]
 
 
@@ -141,7 +130,7 @@ def test_a_run_comes_back_with_its_answers_and_is_exported_again(
     second = export(again, target, tmp_path / "second")
     assert second.facts.architecture == first.facts.architecture
     for name in ("model.safetensors", "model.bin", "tokenizer.json", "config.json"):
-        if (tmp_path / "first" / name).exists() and (name, first.facts.architecture[:5]) != ("config.json", "Glass"):
+        if (tmp_path / "first" / name).exists():
             assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes(), name
 
 
@@ -152,19 +141,6 @@ def close(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, list):
         return len(ours) == len(theirs) and all(map(close, ours, theirs))
     return ours == (pytest.approx(theirs, abs=1e-5) if isinstance(ours, float) else theirs)
-
-
-def test_spelling_pairs_of_words_and_members_come_back_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    texts = [*TEXTS, "refundable goodish", "good and bad refunds"]
-    for name, run in {
-        "words": run_of("classify", monkeypatch, {"tokenizer": "word", "vocab_size": 12, "ngrams": 60, "bigrams": 40}),
-        "ensemble": ensemble_of(run_of("classify", monkeypatch)),
-    }.items():
-        export(run, "hf", tmp_path / name)
-        again = glassformer.load(
-            glassformer.import_model(tmp_path / name, tmp_path / f"{name}-run").path, precision="fp32"
-        )
-        assert again.predict(texts) == run.predict(texts) == glassformer.load(tmp_path / name).predict(texts)
 
 
 def test_a_description_of_another_export_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from glassformer.interop.exported import load_exported
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.tasks.encoder import MultiLabel
-from glassformer.tasks.restoring import load_model_folder
 from glassformer.text.answers import answer_lines
 from glassformer.text.decision import Decision
 
@@ -233,15 +232,14 @@ def test_one_label_is_learned_and_kept(answer: str, trained: Path, tmp_path: Pat
     assert torch.equal(heads[0][[0, 2]], heads[1][[0, 2]]) and not torch.equal(heads[0][1], heads[1][1])
 
 
-@pytest.mark.parametrize("target", ["onnx", "hf"])
 @pytest.mark.parametrize("members", [1, 2])
 def test_an_export_gives_the_same_labels(
-    target: str, members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip({"onnx": "onnxruntime", "hf": "transformers"}[target])
+    pytest.importorskip("onnxruntime")
     run = run_of("multilabel", monkeypatch, ensemble_size=members)
     run.task.decision = Decision(thresholds=[0.3, 0.5, 0.6])
-    result = run.export(target, tmp_path / "out")  # pyright: ignore[reportArgumentType]
+    result = run.export("onnx", tmp_path / "out")
     assert result.facts.check is not None and result.facts.check["equal_answers"] == 1.0
     theirs = load_exported(tmp_path / "out").predict(["a good", "", "odd bad"])
     for ours, their in zip(run.predict(["a good", "", "odd bad"]), theirs, strict=True):
@@ -249,18 +247,6 @@ def test_an_export_gives_the_same_labels(
         assert their["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-5)
     printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
     assert set(ast.literal_eval(printed)) == set(run.predict("a text")["labels"])  # by the thresholds
-
-
-def test_an_export_is_imported_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
-    run = run_of("multilabel", monkeypatch)
-    run.task.decision = Decision(thresholds=[0.3, 0.5, 0.6])
-    run.export("hf", tmp_path / "out")
-    back = glassformer.import_model(tmp_path / "out", tmp_path / "back")
-    task, weights = load_model_folder(glassformer.runs.folder.RunFolder(tmp_path / "back"))
-    assert (task.name, task.label_names, task.decision) == ("multilabel", NAMES, run.task.decision)
-    assert all(torch.equal(p, weights[name]) for name, p in run.model.named_parameters())
-    assert back is not None
 
 
 def test_a_run_whose_model_is_lost_is_finished_again(trained: Path, tmp_path: Path) -> None:

@@ -328,9 +328,7 @@ def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Pat
         assert theirs["pair"] == ours["pair"] and theirs.get("truncated") == ours.get("truncated")
         assert theirs["probability"] == pytest.approx(ours["probability"], abs=1e-5)
     tokenizers.Tokenizer.from_file(str(tmp_path / "onnx" / "tokenizer.json"))
-    with pytest.raises(UsageError, match="the model reads two texts"):
-        exported.text_columns((None, None))
-    with pytest.raises(UsageError, match="reads pairs of texts"):
+    with pytest.raises(UsageError, match="no class for this classifier"):
         run.export("hf", tmp_path / "hf")
 
 
@@ -364,8 +362,9 @@ def test_an_export_reads_pairs(tmp_path: Path) -> None:
     run = glassformer.train("classify", out=tmp_path / "run", **files | {"text": {"ngrams": 0, "bigrams": 0}})
     assert run is not None
     run.export("onnx", tmp_path / "onnx")
-    answer = glassformer.load(tmp_path / "onnx").predict(("red dog", "there is red"))
-    assert answer["pair"] == "there is red"
+    exported = glassformer.load(tmp_path / "onnx")
+    assert exported.predict(("red dog", "there is red"))["pair"] == "there is red"
+    assert [spec.trained for spec in exported.text_columns((None, None))] == ["premise", "hypothesis"]
     assert "[3], and the ids of the second" in (tmp_path / "onnx" / "README.md").read_text("utf-8")
 
 

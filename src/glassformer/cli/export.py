@@ -27,8 +27,6 @@ class ExportArguments:
     """Numbers of the weights (ctranslate2); float32 when absent."""
     member: int | None = None
     """Model of an ensemble to export, counted from 1."""
-    native: bool = False
-    """With --to hf: refuse what needs a class that Glassformer registers."""
     license: str | None = None
     """Identifier of a licence for the card, such as cc-by-4.0; none when absent."""
     allow_changed_data: bool = False
@@ -69,7 +67,6 @@ def run(argv: Sequence[str]) -> int:
         Path(words[-1]) if len(words) == 2 else Path("OUT"),
         quantization=arguments.quantization,
         member=arguments.member,
-        native=arguments.native,
         license=arguments.license,
         dry_run=arguments.dry_run,
         allow_changed_data=arguments.allow_changed_data,
@@ -92,13 +89,10 @@ def run(argv: Sequence[str]) -> int:
 def _target_row(choice: Choice | UsageError) -> tuple[str, str, str]:
     if isinstance(choice, UsageError):
         return "no", "", f"{choice.message}; {choice.hint}" if choice.hint else choice.message
-    notes = [choice.approximate, *choice.notes] if choice.approximate else choice.notes
-    return "approximate" if choice.approximate else "exact", choice.architecture, "; ".join(notes)
+    return "yes", choice.architecture, "; ".join(choice.notes)
 
 
 def _target_json(choice: Choice | UsageError) -> dict[str, Any]:
     if isinstance(choice, UsageError):
         return {"possible": False, "reason": choice.message, "hint": choice.hint}
-    exact = not choice.approximate
-    notes = [choice.approximate, *choice.notes] if choice.approximate else [*choice.notes]
-    return {"possible": True, "exact": exact, "architecture": choice.architecture, "notes": notes}
+    return {"possible": True, "architecture": choice.architecture, "notes": [*choice.notes]}

@@ -22,8 +22,6 @@ class ImportArguments:
 
     out: str | None = None
     """Folder of the run, new or empty."""
-    labels: str | None = None
-    """Classes of a classifier, separated by commas: its head is new, and is to be trained."""
     max_len: int | None = None
     """Most tokens of a text; all positions of the model when absent."""
     json: bool = False
@@ -39,11 +37,10 @@ def run(argv: Sequence[str]) -> int:
         raise UsageError(f"import takes one folder, and {len(words)} came", example)
     if arguments.out is None:
         raise UsageError("import needs --out, the folder of the run to write", example)
-    labels = None if arguments.labels is None else [label.strip() for label in arguments.labels.split(",")]
 
     from glassformer.interop.read import import_folder
 
-    result = import_folder(words[0], arguments.out, labels, arguments.max_len)
+    result = import_folder(words[0], arguments.out, arguments.max_len)
     if arguments.json:
         console.write_json(result.to_json())
         return 0
@@ -51,8 +48,6 @@ def run(argv: Sequence[str]) -> int:
     console.write(f"written  {result.out}: {model.task}, from {model.source.family} ({model.source.library})")
     for note in model.notes:
         console.write(f"note     {note}")
-    if model.untrained:
-        console.write(f"note     not trained: {', '.join(model.untrained)}")
     if result.check is None:
         console.write("check    not checked: the library that it came from is not installed")
     else:

@@ -1,4 +1,4 @@
-"""Compare a model with what it is in another library: the numbers that `predict` prints, and the answers.
+"""Compare a model with what it is in another library: the answers, and the numbers that `predict` prints.
 
 An import is compared with the library that it came from, an export with the run: both on texts that two models read.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 from torch import nn
 
 from glassformer.errors import ChangedDataError, DataError, UsageError
-from glassformer.interop.choose import Engine
+from glassformer.interop.engine import Engine, log_softmax
 from glassformer.interop.export_facts import CheckResult, facts_of
 from glassformer.interop.exported import ExportedModel, load_exported
 from glassformer.interop.imported import ImportedModel
@@ -30,8 +31,8 @@ from glassformer.text.tokenizer import MASK
 
 logger = logging.getLogger(__name__)
 
-N_TEXTS, N_SAMPLES, N_SCORED, N_UNKNOWN = 100, 32, 16, 20
-"""Texts that are answered, those of an import, those of which logits are compared too, and more of unknown words."""
+N_TEXTS, N_SAMPLES, N_SCORED, N_REVERSED = 100, 32, 16, 20
+"""Texts that are answered, those of an import, those of which logits are compared too, and more of reversed words."""
 PROMPT_CHARS, NEW_TOKENS = 60, 24
 """Length of the prompts of a language model, and of their continuations, which are greedy."""
 TOLERANCE = 1e-3
@@ -42,19 +43,16 @@ ANSWERS = {
     "classifier": "label",
     "multilabel_classifier": "labels",
     "tagger": "tags",
-    "regressor": "number",
     "masked_language_model": "filled",
-    "text_embedder": "vector",
 }
-"""The key of an answer, by kind of model."""
-SAME_NUMBER = 1e-4
-"""Standard deviations of the training numbers by which equal answers may differ."""
+"""The key of an answer by kind of model; the answers of others are numbers."""
 
 
-def texts_to_compare(task: Task, run: Path | None, allow_changed: bool = False) -> tuple[list[str], bool]:
-    """Return texts of the validation split of a run, and whether they were made, where the model has no data.
+def texts_to_compare(task: Task, run: Path | None, allow_changed: bool = False) -> tuple[list[str], int, bool]:
+    """Return texts of the validation split of a run, and more of its words spelled backwards, which are unknown.
 
-    They are prompts for a language model, and have masks for a masked one.
+    They are prompts for a language model, and have masks for a masked one. The number of the latter follows, and
+    whether the texts were made, where the model has no data.
 
     Raises:
         DataError, UsageError: the data is not there, or, unless that is allowed, has changed.
@@ -71,13 +69,13 @@ def texts_to_compare(task: Task, run: Path | None, allow_changed: bool = False) 
     if kind == "language_model":
         whole = "".join(texts)
         starts = np.linspace(0, max(0, len(whole) - PROMPT_CHARS), N_TEXTS).astype(int)
-        return [whole[start : start + PROMPT_CHARS] for start in dict.fromkeys(starts.tolist())], is_sample
-    texts = texts[:N_TEXTS]
-    if kind != "translator" and not task.tokenizer.separator:
-        texts += [" ".join(word[::-1] for word in text.split()) for text in texts[:N_UNKNOWN]]
+        return [whole[start : start + PROMPT_CHARS] for start in dict.fromkeys(starts.tolist())], 0, is_sample
+    more = [" ".join(word[::-1] for word in text.split()) for text in texts[:N_REVERSED]]
+    parts = [texts[:N_TEXTS], [] if kind == "translator" or task.tokenizer.separator else more]
     if kind == "masked_language_model":
-        texts = [text for text in map(_with_masks, texts) if MASK in text]
-    return [text for text in texts if text.strip()], is_sample
+        parts = [[text for text in map(_with_masks, part) if MASK in text] for part in parts]
+    texts, more = ([text for text in part if text.strip()] for part in parts)
+    return [*texts, *more], len(more), is_sample
 
 
 def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_changed: bool = False) -> CheckResult | str:
@@ -86,13 +84,12 @@ def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_chang
     With `allow_changed` even on data that has changed since training.
     """
     try:
-        texts, is_sample = texts_to_compare(task, run, allow_changed)
+        texts, n_more, is_sample = texts_to_compare(task, run, allow_changed)
         exported = load_exported(out, "cpu")
         if exported.facts.target == "hf":
             from glassformer.interop.hf_engine import load_theirs
 
-            engine: Engine = load_theirs(out, task, model)
-            exported = ExportedModel(out, exported.facts, "cpu", task.tokenizer, engine)
+            exported = ExportedModel(out, exported.facts, "cpu", task.tokenizer, load_theirs(out, task, model))
         exported.engine  # noqa: B018  (so that a missing library is noticed here)
     except (DataError, UsageError) as error:
         if isinstance(error, ChangedDataError):
@@ -100,7 +97,8 @@ def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_chang
         return f"not checked: {error}"
     if not texts:
         return "not checked: the validation split has no texts"
-    return _compared(task, model, exported, texts, exported.facts.target, is_sample)
+    found = _compared(task, model, exported, texts, exported.facts.target, is_sample)
+    return replace(found, n_texts=len(texts) - n_more, n_reversed=n_more)
 
 
 def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: Path) -> CheckResult | None:
@@ -130,74 +128,63 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
     found = _compared(task, model, theirs, texts, f"{name} {library.__version__}", True)
     if found.largest_difference > TOLERANCE:
         logger.warning(f"the model differs from that of {name} by {found.largest_difference:.1e}")
-    if name == "transformers" and SourceFolder(folder).has(TOKENIZER) and family != "glassformer":
-        from glassformer.interop.hf_engine import their_tokens
-
-        ours = [task.tokenizer.framed(task.tokenizer.encode(text)) for text in TEXTS]
-        try:
-            others = their_tokens(SourceFolder(folder), family, TEXTS)
-        except Exception as error:  # of a tokenizer that needs a package more
-            logger.warning(f"its tokens are not compared with {name}, which cannot read them: {str(error)[:100]}")
-            others = ours
-        if odd := next((text for text, a, b in zip(TEXTS, ours, others, strict=True) if a != b), None):
-            logger.warning(f"{name} cuts texts into other tokens, such as {odd!r}: its tokenizer_config.json decides")
+    if name == "transformers" and SourceFolder(folder).has(TOKENIZER):
+        _compare_tokens(task, SourceFolder(folder), family)
     return found
+
+
+def _compare_tokens(task: Task, folder: SourceFolder, family: str) -> None:
+    """Warn where transformers cuts a sample text into other tokens."""
+    from glassformer.interop.hf_engine import their_tokens
+
+    t = task.tokenizer
+    ours = [t.framed(t.encode(text)) for text in TEXTS]
+    ours = [t.with_end(ids) for ids in ours] if task.explain_as == "translator" else ours
+    try:
+        others = their_tokens(folder, family, TEXTS)
+    except Exception as error:  # of a tokenizer that needs a package more
+        logger.warning(f"its tokens are not compared with transformers, which cannot read them: {str(error)[:100]}")
+        return
+    if odd := next((text for text, a, b in zip(TEXTS, ours, others, strict=True) if a != b), None):
+        logger.warning(f"transformers cuts texts into other tokens, such as {odd!r}: its tokenizer_config.json decides")
 
 
 def _compared(
     task: Task, model: nn.Module, theirs: ExportedModel, texts: Sequence[str], library: str, is_sample: bool
 ) -> CheckResult:
     """Return how the answers and the numbers of a model of another library agree with ours."""
-    facts, kind = theirs.facts, theirs.facts.kind
+    kind, scale = theirs.facts.kind, task.decision.scale[1]
     decode = replace(theirs.config.decode, n_best=1)
     if kind == "language_model":
         decode = replace(decode, temperature=0.0, max_new_tokens=NEW_TOKENS)
-    if facts.target in ("hf", "transformers"):
+    if theirs.facts.target in ("hf", "transformers"):  # whose engine searches greedily
         decode = replace(decode, beam_size=1)
     answers, others = task.predict(model, texts, decode), theirs.answers(texts, 0, decode)
-    key, pairs = ANSWERS[kind], [*zip(answers, others, strict=True)]
-    equal = sum(a[key] == b[key] for a, b in pairs) / len(texts)
-    match kind:
-        case "text_embedder":
-            vectors, their_vectors = (np.array([answer[key] for answer in both]) for both in (answers, others))
-            equal, worst = _of_vectors(vectors, their_vectors)
-        case "translator":
-            worst = _translator_difference(task, model, theirs, texts[:N_SCORED], [a[key] for a in answers[:N_SCORED]])
-            if facts.target not in ("hf", "transformers"):  # whose search gives none
-                worst = max(
-                    [
-                        worst,
-                        *(
-                            abs(a["score"] - b["score"])
-                            for a, b in pairs
-                            if a == b | {"score": a["score"]} and "unfinished" not in a
-                        ),
-                    ]
-                )
-        case "language_model":
-            worst = _language_model_difference(task, model, theirs, texts[:N_SCORED])
-        case "regressor":
-            differences = [abs(a[key] - b[key]) / task.decision.scale[1] for a, b in pairs]
-            equal, worst = sum(x <= SAME_NUMBER for x in differences) / len(texts), max(differences)
-        case "classifier" | "multilabel_classifier":
-            worst = max(abs(p - b["probabilities"][name]) for a, b in pairs for name, p in a["probabilities"].items())
-        case "tagger":
-            spans = [(_of_spans(a), _of_spans(b)) for a, b in pairs]
-            worst = max(abs(a[span] - b[span]) for a, b in spans for span in (*(a.keys() & b.keys()), None))
-        case _:
-            worst = max(abs(p - q) for a, b in pairs for p, q in zip(*map(_probabilities, (a, b)), strict=True))
-    return CheckResult(library, "sample" if is_sample else "validation", len(texts), equal, float(worst))
+    n_equal, worst = 0, 0.0
+    for a, b in zip(answers, others, strict=True):
+        numbers, their_numbers = [*_numbers(a)], [*_numbers(b)]
+        if kind in ANSWERS:
+            is_equal = a[ANSWERS[kind]] == b[ANSWERS[kind]]
+        else:
+            pairs = zip(numbers, their_numbers, strict=True)
+            is_equal = all(math.isclose(x, y, rel_tol=TOLERANCE, abs_tol=TOLERANCE * scale) for x, y in pairs)
+        n_equal += is_equal
+        # Another translation has another score, and other tags have the probabilities of other spans.
+        if (is_equal or kind not in ("translator", "tagger")) and "unfinished" not in a:
+            worst = max([worst, *(abs(x - y) / scale for x, y in zip(numbers, their_numbers, strict=True))])
+    if kind in ("translator", "language_model"):
+        key, scored = ANSWERS[kind], [*zip(texts, answers, strict=True)][:N_SCORED]
+        worst = max([worst, *(_of_log_probs(task, model, theirs.engine, text, answer[key]) for text, answer in scored)])
+    return CheckResult(library, "sample" if is_sample else "validation", len(texts), n_equal / len(texts), worst)
 
 
-def _of_vectors(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
-    """Return of vectors (N, P) how often the nearest other text is the same, and the largest difference."""
-    nearest = []
-    for vectors in (ours, theirs):
-        unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(float).tiny)
-        cosines = unit @ unit.T
-        np.fill_diagonal(cosines, -np.inf)
-        nearest.append(cosines.argmax(axis=1))
-    return float((nearest[0] == nearest[1]).mean()), float(abs(ours - theirs).max())
+def _numbers(value: Any) -> Iterator[float]:
+    """Yield the numbers in an answer, which are no counts, in its order."""
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(part)
 
 
 def _with_masks(text: str) -> str:
@@ -207,40 +194,19 @@ def _with_masks(text: str) -> str:
     return " ".join(words)
 
 
-def _of_spans(answer: dict[str, Any]) -> dict[Any, float]:
-    """Return the probability of each span of a text by its place and label, and 0 for None."""
-    return {None: 0.0} | {(s["start"], s["end"], s["label"]): s["probability"] for s in answer["spans"]}
-
-
-def _probabilities(answer: dict[str, Any]) -> list[float]:
-    """Return the probabilities of all tokens predicted for a text."""
-    return [token["probability"] for guesses in answer["guesses"] for token in guesses]
-
-
 @torch.no_grad()
-def _language_model_difference(task: Task, model: Any, exported: ExportedModel, texts: Sequence[str]) -> float:
-    """Return the largest difference of the log-probability of a token."""
-    worst, device = 0.0, next(model.parameters()).device
-    for text in texts:
-        ids = task.tokenizer.encode(text)[: task.config.text.max_len] or [task.tokenizer.eos_id]
-        theirs = torch.from_numpy(exported.engine.logits(ids)).double().log_softmax(dim=-1)
-        ours = model(torch.tensor([ids], device=device))[0, -len(theirs) :].cpu().double().log_softmax(dim=-1)
-        worst = max(worst, float((theirs - ours).abs().max()))
-    return worst
-
-
-@torch.no_grad()
-def _translator_difference(
-    task: Task, model: Any, exported: ExportedModel, texts: Sequence[str], answers: Sequence[str]
-) -> float:
-    """Return the largest difference of the log-probability of a token of an answer."""
-    t, worst, device = task.tokenizer, 0.0, next(model.parameters()).device
-    for text, answer in zip(texts, answers, strict=True):
+def _of_log_probs(task: Task, model: Any, engine: Engine, text: str, answer: str) -> float:
+    """Return the largest difference of the log-probability of a token, of a translation or after each of a prompt."""
+    t, device = task.tokenizer, next(model.parameters()).device
+    if task.explain_as == "language_model":
+        ids = t.encode(text)[: task.config.text.max_len] or [t.eos_id]
+        theirs = log_softmax(engine.outputs(ids).astype(np.float64))
+        ours = model(torch.tensor([ids], device=device))[0, -len(theirs) :].cpu().double().log_softmax(dim=-1).numpy()
+    else:
         room = t.room(task.config.text.max_len - 1)
         source, target = t.framed(t.encode(text)[:room]), t.of_targets.encode(answer)[:room]
         inputs = (torch.tensor([ids], device=device) for ids in (t.with_end(source), [t.bos_id, *target]))
-        logits = model(*inputs)[0].cpu().float()
-        labels = torch.tensor([*target, t.eos_id])
-        ours = logits.log_softmax(dim=-1).gather(1, labels[:, None])[:, 0].numpy()
-        worst = max(worst, float(np.abs(exported.engine.log_probs(source, target) - ours).max()))
-    return worst
+        log_probs = model(*inputs)[0].cpu().float().log_softmax(dim=-1)
+        ours = log_probs.gather(1, torch.tensor([*target, t.eos_id])[:, None])[:, 0].numpy()
+        theirs = engine.log_probs(source, target)
+    return float(np.abs(theirs - ours).max())

@@ -14,9 +14,9 @@ import numpy as np
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.choose import Engine, Hypotheses
 from glassformer.interop.ctranslate2_binary import in_memory, open_variables
-from glassformer.interop.export_facts import RUN_TOKENIZER, ExportFacts, library, not_exported
+from glassformer.interop.engine import Engine, Hypotheses, library, not_exported
+from glassformer.interop.export_facts import RUN_TOKENIZER, ExportFacts
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
 from glassformer.utils.safe_read import read_json, read_json_object
@@ -91,7 +91,6 @@ class CTranslate2Engine(Engine):
         self._tokenizer = tokenizer
         self._tokens = tokenizer.vocabulary()
         self._ids = {token: id for id, token in enumerate(self._tokens)}
-        self.n_tokens = len(self._tokens)
         self.model  # noqa: B018  (so that an error comes now)
 
     @cached_property
@@ -171,7 +170,7 @@ class CTranslate2Engine(Engine):
         )
         return [[self._ids[word] for word in result.sequences[0]] for result in results]
 
-    def logits(self, ids: list[int]) -> np.ndarray:
+    def outputs(self, ids: list[int], words: Sequence[str] = ()) -> np.ndarray:
         return np.array(self.model.forward_batch(self._words([ids])))[0]
 
     def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:

@@ -8,7 +8,6 @@ Files before version 6 have no `config.json`. A folder has no tokenizer of its o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +23,14 @@ from glassformer.interop.ctranslate2_vocabulary import (
     with_joint_vocabulary,
 )
 from glassformer.interop.ctranslate2_weights import TransformerWeights, read_weights
-from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, decode_of, read_facts
+from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, decode_of
 from glassformer.interop.imported import ImportedModel, ImportSource
-from glassformer.interop.own_export import own_tokenizer
+from glassformer.interop.own_export import own_facts, own_tokenizer
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import TOKENIZER
 from glassformer.tasks import task_of_kind
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.safe_read import LIMITS, check_types, read_json_object, read_text, sha256_regular
+from glassformer.utils.safe_read import LIMITS, check_types, read_text, sha256_regular
 
 CONFIG = "config.json"
 VOCABULARIES = ("source_vocabulary", "target_vocabulary", "shared_vocabulary", "vocabulary")
@@ -48,78 +47,65 @@ CTRANSLATE2_BEAM = 2
 """The default beam size of CTranslate2."""
 
 
-def read_ctranslate2(folder: Path, max_len: int | None) -> ImportedModel:
+def read_ctranslate2(path: Path, max_len: int | None) -> ImportedModel:
     """Return the model in a CTranslate2 folder, in float32.
 
     Args:
-        folder: with `model.bin` and a vocabulary.
+        path: the folder, with `model.bin` and a vocabulary.
         max_len: the most tokens of a text; None for as many as the file has positions for.
 
     Raises:
-        CheckpointError: a file is missing, damaged or leads out of the folder.
+        CheckpointError: a file is missing, damaged or a link.
         UsageError: our modules cannot compute what the model computes, or its texts cannot be split.
     """
-    folder = Path(folder)
-    names = files_of(folder)
-    config: Mapping[str, Any] = read_json_object(folder / CONFIG) if CONFIG in names else {}
-    check_types(config, {"layer_norm_epsilon": float | None, "quantization_type": Any}, folder / CONFIG)
+    folder = SourceFolder(path)
+    hashes = {name: sha256_regular(folder.file(name)) for name in FILES if folder.has(name)}
+    config = folder.json_if_there(CONFIG)
+    check_types(config, {"layer_norm_epsilon": float | None, "quantization_type": Any}, path / CONFIG)
     if config.get("quantization_type") not in (None, 0):
-        raise UsageError(f"{folder} has weights of four bits (quantization_type)", "convert the model again without")
-    facts = read_facts(folder) if FACTS in names else None
-    with open_variables(folder / FILE) as variables:
-        roles = read_roles(folder, config, variables)
+        raise UsageError(f"{path} has weights of four bits (quantization_type)", "convert the model again without")
+    facts = own_facts(folder, "ctranslate2")
+    with open_variables(path / FILE) as variables:
+        roles = read_roles(path, config, variables)
         # A translator has a position more than its longest text has tokens: of an end token, or of a start token.
-        most = None if max_len is None else max_len + (variables.spec != "TransformerDecoderSpec")
-        if most is None and facts is not None:
-            most = facts.context
-        found = read_weights(variables, config, most)
+        is_translator = variables.spec != "TransformerDecoderSpec"
+        most = facts.context if facts is not None else None
+        found = read_weights(variables, config, most if max_len is None else max_len + is_translator)
         spec = variables.spec
-    is_translator = found.kind == "translator"
-    tokens = _vocabularies(folder, found, roles.unk)
-    joint = join(*tokens, roles)
+    joint = join(*_vocabularies(path, found, roles.unk), roles)
     if facts is not None:
-        tokenizer = own_tokenizer(SourceFolder(folder))
-    elif TOKENIZER in names:
-        path = folder / TOKENIZER
-        tokenizer = Tokenizer.imported(read_text(path, LIMITS["tokenizer"]), joint.special, path)
+        tokenizer = own_tokenizer(folder)
+    elif TOKENIZER in hashes:
+        text = read_text(path / TOKENIZER, LIMITS["tokenizer"])
+        tokenizer = Tokenizer.imported(text, joint.special, path / TOKENIZER)
     elif is_translator:
-        tokenizer = character_tokenizer(joint.tokens, joint.special, folder)
+        tokenizer = character_tokenizer(joint.tokens, joint.special, path)
     else:
-        message = f"there is no {TOKENIZER} in {folder}, and the tokens of a language model are pieces of words"
+        message = f"there is no {TOKENIZER} in {path}, and the tokens of a language model are pieces of words"
         raise UsageError(message, f"put the {TOKENIZER} into the folder that its texts are split with")
     if tokenizer.vocabulary() != joint.tokens:
-        message = f"{folder / TOKENIZER} has other tokens than the vocabulary of the model"
+        message = f"{path / TOKENIZER} has other tokens than the vocabulary of the model"
         raise CheckpointError(message, "copy the folder whole")
     with_joint_vocabulary(found, joint)
     positions = found.n_positions - is_translator
     if max_len is not None and max_len > positions:
-        message = f"{folder} has positions for texts of {positions:,} tokens, not of {max_len:,}"
+        message = f"{path} has positions for texts of {positions:,} tokens, not of {max_len:,}"
         raise UsageError(message, f"use --max-len {positions} or less")
     return ImportedModel(
         task=task_of_kind(found.kind),
-        model=build(ModelConfig, found.settings, "model", str(folder / FILE)),
+        model=build(ModelConfig, found.settings, "model", str(path / FILE)),
         tokenizer=tokenizer,
         max_len=positions,
         state=found.weights,
-        source=ImportSource("ctranslate2", spec, folder.name, {n: sha256_regular(folder / n) for n in names}),
+        source=ImportSource("ctranslate2", spec, folder.name(), hashes, **folder.card_facts()),
         notes=tuple(found.notes),
         decode=DecodeConfig(beam_size=CTRANSLATE2_BEAM) if facts is None else decode_of(facts),
     )
 
 
-def files_of(folder: Path) -> list[str]:
-    """Return the names of the files that are read; refuse links that lead out of the folder."""
-    inside = folder.resolve()
-    names = [name for name in FILES if (folder / name).exists() or (folder / name).is_symlink()]
-    for name in names:
-        if (folder / name).is_symlink() and inside not in (folder / name).resolve().parents:
-            raise CheckpointError(f"{folder / name} is a link out of the folder", "put there what it leads to")
-    return names
-
-
-def library_files(folder: Path) -> list[str]:
+def library_files(path: Path) -> list[str]:
     """Return the names of the files that CTranslate2 itself reads."""
-    return [name for name in files_of(folder) if name not in (TOKENIZER, RUN_TOKENIZER, FACTS)]
+    return [name for name in FILES if name not in (TOKENIZER, RUN_TOKENIZER, FACTS) and (path / name).exists()]
 
 
 def _vocabularies(folder: Path, found: TransformerWeights, unk: str) -> tuple[list[str], list[str]]:

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.interop.ctranslate2_binary import Variables
-from glassformer.interop.ctranslate2_positions import DEFAULT_POSITIONS, find_positions
-from glassformer.interop.names import Row, rows
+from glassformer.interop.names import rows, to_ours
+from glassformer.interop.source_folder import SourceTensors
 
 Kind = Literal["translator", "language_model"]
 SPECS: dict[str, tuple[Kind, int, int]] = {
@@ -30,45 +30,37 @@ SPECS: dict[str, tuple[Kind, int, int]] = {
     "TransformerDecoderSpec": ("language_model", 8, 8),
 }
 """Of each specification the kind of model, the last revision that is known, and the heads where no number is given."""
+DEFAULT_POSITIONS = 512
+"""Positions of a model whose file has no table of them."""
 _LACKING = {
-    "relative_position_keys": "relative positions",
-    "relative_position_values": "relative positions",
-    "relative_asymmetric_position_keys": "relative positions",
-    "relative_attention_bias": "biases of attention by distance",
-    "q_norm": "norms of queries and keys",
-    "k_norm": "norms of queries and keys",
-    "v_norm": "norms of values",
-    "shared_layer_norm": "attention and feed-forward side by side",
-    "input_layer_norm": "attention and feed-forward side by side, or norms on both sides of them",
-    "pre_feedforward_layer_norm": "norms on both sides of a sublayer",
-    "external_pre_encoder_attention_layer_norm": "norms on both sides of a sublayer",
+    "relative_(asymmetric_)?position_.*|relative_attention_bias": "relative positions",
+    "rotary_.*": "rotary positions",
+    "[qkv]_norm": "norms of queries, keys or values",
+    "num_heads_kv|multi_query": "heads of keys that several of queries share",
+    "shared_layer_norm|input_layer_norm": "attention and feed-forward side by side, or norms on both sides of them",
+    "(pre_feedforward|external_pre_encoder_attention)_layer_norm": "norms on both sides of a sublayer",
     "layer_scalar": "factors of layers",
-    "memory_kv": "attention to both texts at once",
-    "merged_encoder_attention": "attention to both texts at once",
-    "project_in": "embeddings of another width than the layers",
-    "project_out": "embeddings of another width than the layers",
-    "rotary_scaling_type": "scaled rotary positions",
+    "memory_kv|merged_encoder_attention": "attention to both texts at once",
+    "project_in|project_out": "embeddings of another width than the layers",
     "weight_zero": "weights of four bits",
     "embeddings_1": "several vocabularies of one text",
     "queries_scale": "another scale of scores than 1/√d_head",
-    "final_logit_softcapping": "capped logits",
-    "scale_outputs": "scaled logits",
+    "final_logit_softcapping|scale_outputs": "capped or scaled logits",
 }
 """What our modules lack, by a part of the name of a variable."""
 _OFF = {
     "alibi": "biases of attention by distance",
+    "scale_alibi": "biases of attention by distance",
     "sliding_window": "attention to a window",
     "start_from_zero_embedding": "a start token without an embedding",
     "layer_norm_use_residual": "norms that add 1 to their weights",
-    "scale_alibi": "biases of attention by distance",
 }
 """The same for numbers that have to be 0."""
 _UNUSED = {"alignment_layer", "alignment_heads", "alibi_use_positive_positions", "embeddings_merge"}
-_UNUSED |= {"multi_query_attention"}  # says what num_heads_kv says
-"""Numbers without a meaning for what is imported."""
+_UNUSED |= {"multi_query_attention", "head_dim"}
+"""Numbers without a meaning for what is imported, or that are read elsewhere."""
 _ACTIVATIONS = {0: "relu", 1: "gelu-tanh", 2: "silu", 3: "gelu"}
-
-
+_WEIGHTS = ("/weight", "/bias", "/gamma", "/beta", "/encodings")
 _LAYER = re.compile(r"(encoder|decoder)/layer_([0-9]{1,6})/")
 
 
@@ -81,7 +73,7 @@ class TransformerWeights:
         settings: fields of `ModelConfig`, without those that keep their defaults.
         weights: by the names of our parameters; one name of those that are tied.
         n_positions: longest text, in tokens, of the encoder and of the decoder.
-        notes: what was repeated, permuted, folded or cut, a sentence each.
+        notes: what was made, folded or cut, a sentence each.
     """
 
     kind: Kind
@@ -91,13 +83,11 @@ class TransformerWeights:
     notes: list[str] = field(default_factory=list)
 
 
-def read_weights(
-    variables: Variables, config: Mapping[str, Any], max_positions: int | None = None
-) -> TransformerWeights:
+def read_weights(v: Variables, config: Mapping[str, Any], max_positions: int | None = None) -> TransformerWeights:
     """Return the settings and the weights of a file.
 
     Args:
-        variables: of an open file; all are taken.
+        v: variables of an open file; all are taken.
         config: `config.json`, empty for files before version 6.
         max_positions: rows of a table of positions to keep, or to make where there is none.
 
@@ -105,279 +95,146 @@ def read_weights(
         UsageError: our modules cannot compute what the model computes.
         CheckpointError: a variable is missing, of another shape, not finite, or unknown.
     """
-    return _Reader(variables, config, max_positions).read()
+    if v.spec not in SPECS:
+        message = f"{v.path} is a {v.spec}, which is neither a translator nor a language model"
+        raise UsageError(message, "import a TransformerSpec or a TransformerDecoderSpec")
+    kind, last, default_heads = SPECS[v.spec]
+    if not (2 if kind == "translator" else 1) <= v.revision <= last:
+        message = f"{v.path} has revision {v.revision} of {v.spec}, and {last} is known"
+        raise UsageError(message, "convert the model again")
+    _refuse_lacking(v)
+    scopes = ["encoder", "decoder"] if kind == "translator" else ["decoder"]
+    s = _settings(v, config, scopes, default_heads)
+    out, n_layers = TransformerWeights(kind, s), s["n_layers"]
+    factors = {_factor(v, scope, s["d_model"]) for scope in scopes}
+    tensors = {name: torch.from_numpy(np.array(v.take(name))) for name in v.names() if name.endswith(_WEIGHTS)}
+    table = [*rows("ctranslate2-gated" if s["activation"] == "swiglu" else "ctranslate2", n_layers)]
+    tables = [_positions(tensors, scope, s["d_model"], max_positions, out.notes) for scope in scopes]
+    n = out.n_positions = min(map(len, tables))
+    taken = SourceTensors(tensors, v.path)
+    for name in v.left():
+        if name.rpartition("/")[2] not in _UNUSED and not name.endswith("_scale"):
+            raise UsageError(f"{v.path} holds {name}, which is in no model that is imported", "import another model")
+    table = [row for row in table if (not row.kinds or kind in row.kinds) and row.theirs[0].split("/")[0] in scopes]
+    w, _ = to_ours(table, kind, taken)
+    taken.finish()
+    ours = ["src_embedding", "tgt_embedding"] if kind == "translator" else ["embedding"]
+    for name, its in zip(ours, tables, strict=True):
+        w[f"{name}.positions.weight"] = its[:n].clone()
+    if factors != {math.sqrt(s["d_model"])}:
+        s["embedding_init_std"] = 1.0
+        if factors != {1.0}:
+            out.notes.append("the factors of the token embeddings were multiplied into them")
+            for scope, name in zip(scopes, ours, strict=True):
+                w[f"{name}.weight"] = w[f"{name}.weight"] * _factor(v, scope, s["d_model"])
+    _tie(w, ours, s, out.notes)
+    if (bias := w.pop("output.bias", None)) is not None:
+        if kind == "language_model":
+            raise _lacks(v, "a bias of the output projection", "decoder/projection/bias")
+        w["output_bias"], s["output_bias"] = bias, True
+    out.weights = w
+    return out
 
 
-class _Reader:
-    """Reads one file; `read` does all of it."""
+def _refuse_lacking(v: Variables) -> None:
+    """Refuse what our modules lack, before any weight is read."""
+    for name in v.names():
+        parts = name.split("/")
+        for pattern, what in _LACKING.items():
+            if any(re.fullmatch(pattern, part) for part in parts):
+                raise _lacks(v, what, name)
+        if parts[-1] in _OFF and v.number(name) != 0:
+            raise _lacks(v, _OFF[parts[-1]], name)
 
-    def __init__(self, variables: Variables, config: Mapping[str, Any], max_positions: int | None) -> None:
-        self.v, self.config, self.max_positions = variables, config, max_positions
-        if variables.spec not in SPECS:
-            message = f"{variables.path} is a {variables.spec}, which is neither a translator nor a language model"
-            raise UsageError(message, "import a TransformerSpec or a TransformerDecoderSpec")
-        kind, last, self.default_heads = SPECS[variables.spec]
-        if not (2 if kind == "translator" else 1) <= variables.revision <= last:
-            message = f"{variables.path} has revision {variables.revision} of {variables.spec}, and {last} is known"
-            raise UsageError(message, "convert the model again")
-        self.out = TransformerWeights(kind)
-        self.scopes = ["encoder", "decoder"] if kind == "translator" else ["decoder"]
-        # Older files have the numbers of both stacks once, without a scope.
-        self.shared = variables.revision < (5 if kind == "translator" else 2)
 
-    def read(self) -> TransformerWeights:
-        self._refuse_lacking()
-        out, s = self.out, self.out.settings
-        s["d_model"] = self.v.shape("decoder/embeddings/weight")[-1]
-        self._read_settings()
-        stacks = {scope: self._embedding(scope) for scope in self.scopes}
-        self._place_embeddings(stacks)
-        table = rows("ctranslate2-gated" if s["activation"] == "swiglu" else "ctranslate2", s["n_layers"])
-        for row in table:
-            of_stack = row.ours[0].startswith(tuple(f"{scope}.layers." for scope in self.scopes))
-            if (
-                of_stack or (s["pre_norm"] and ".norm." in row.ours[0] and row.ours[0].split(".")[0] in self.scopes)
-            ) and (not row.kinds or out.kind in row.kinds):
-                self._row(row)
-        if left := [name for name in self.v.left() if name.rpartition("/")[2] not in _UNUSED]:
-            message = f"{self.v.path} holds {left[0]} (of {len(left)} such), which is in no model that is imported"
-            raise UsageError(message, "convert a model of another architecture")
-        return out
+def _lacks(v: Variables, what: str, name: str) -> UsageError:
+    return UsageError(f"{v.path} has {what} ({name}), which Glassformer does not", "import another model")
 
-    # What it is
 
-    def _refuse_lacking(self) -> None:
-        """Refuse what our modules lack, before any weight is read."""
-        for name in self.v.names():
-            parts = name.split("/")
-            for part in parts:
-                if part in _LACKING:
-                    raise self._lacks(_LACKING[part], name)
-            if parts[-1] in _OFF and self.v.number(name) != 0:
-                raise self._lacks(_OFF[parts[-1]], name)
+def _settings(v: Variables, config: Mapping[str, Any], scopes: list[str], default_heads: int) -> dict[str, Any]:
+    """Return the fields of `ModelConfig`, each of which is the same in all parts of a model."""
 
-    def _lacks(self, what: str, name: str) -> UsageError:
-        return UsageError(f"{self.v.path} has {what} ({name}), which Glassformer does not", "import another model")
-
-    def _number(self, scope: str, name: str, default: float) -> int:
-        """Return a whole number of a stack, which older files have without its scope."""
-        if self.shared and f"{scope}/{name}" not in self.v:
-            value = self.v.number(name, default)
-        else:
-            value = self.v.number(f"{scope}/{name}", default)
-        if value != int(value):
-            raise self.v.error(f"{scope}/{name} is {value}")
-        return int(value)
-
-    def _same(self, name: str, values: list[Any]) -> Any:
-        """Return the one value that all parts of a model have; our models have no more."""
+    def same(name: str, values: list[Any]) -> Any:
         if len(set(values)) > 1:
-            raise self._lacks(f"different {name} in its parts ({', '.join(map(str, dict.fromkeys(values)))})", name)
+            raise _lacks(v, f"different {name} in its parts ({', '.join(map(str, dict.fromkeys(values)))})", name)
         return values[0]
 
-    def _read_settings(self) -> None:
-        v, s, scopes = self.v, self.out.settings, self.scopes
-        layers = {scope: self._n_layers(scope) for scope in scopes}
-        s["n_layers"] = self._same("numbers of layers", list(layers.values()))
-        heads = [self._number(scope, "num_heads", self.default_heads) for scope in scopes]
-        s["n_heads"] = self._same("numbers of heads", heads)
-        s["pre_norm"] = bool(self._same("places of norms", [self._number(x, "pre_norm", 1) for x in scopes]))
-        blocks = [f"{scope}/layer_{i}" for scope in scopes for i in range(s["n_layers"])]
-        s["activation"] = self._activation(blocks)
-        widths = [v.shape(f"{block}/ffn/linear_0/weight")[0] for block in blocks]
-        s["d_ff"] = self._same("widths of feed-forward blocks", widths)
-        s["bias"] = any(name.endswith("/bias") and "/layer_" in name for name in v.names())
-        has_beta = any(name.endswith("layer_norm/beta") for name in v.names())
-        s["norm"] = "layer" if has_beta else "rms"
-        epsilon = self.config.get("layer_norm_epsilon")
-        if epsilon is not None and epsilon != (1e-5 if has_beta else 1e-6):
-            s["norm_eps"] = float(epsilon)
-        of_embedding = self._same("embeddings", [f"{scope}/layernorm_embedding/gamma" in v for scope in scopes])
-        if of_embedding:
-            s["embedding_norm"] = True
-        self._read_heads(blocks)
+    def number(name: str, default: float) -> int:
+        """Return a whole number of the stacks, which older files have once, without a scope."""
+        found = same(name, [v.number(f"{scope}/{name}", v.number(name, default)) for scope in scopes])
+        if found != int(found):
+            raise v.error(f"{name} is {found}")
+        return int(found)
 
-    def _n_layers(self, scope: str) -> int:
-        matches = [match for name in self.v.names() if (match := _LAYER.match(name)) and match[1] == scope]
-        found = {int(match[2]) for match in matches}
-        if not found or found != set(range(len(found))):
-            raise self.v.error(f"the layers of its {scope} are not numbered from 0")
-        return len(found)
+    layers = [{int(m[2]) for name in v.names() if (m := _LAYER.match(name)) and m[1] == scope} for scope in scopes]
+    if not all(found and found == {*range(len(found))} for found in layers):
+        raise v.error("the layers of a stack are not numbered from 0")
+    n_layers, d_model = same("numbers of layers", [*map(len, layers)]), v.shape("decoder/embeddings/weight")[-1]
+    blocks = [f"{scope}/layer_{i}" for scope in scopes for i in range(n_layers)]
+    n_heads, activation = number("num_heads", default_heads), number("activation", 0)
+    if n_heads < 1 or d_model % n_heads:
+        raise v.error(f"{n_heads} heads do not divide a width of {d_model}")
+    if odd := [x for x in v.names() if x.endswith("/head_dim") and v.number(x) != d_model // n_heads]:
+        raise _lacks(v, "heads of another width than d_model / n_heads", odd[0])
+    gated = same("feed-forward blocks", [f"{block}/ffn/linear_0_noact/weight" in v for block in blocks])
+    name = _ACTIVATIONS.get(activation)
+    if name is None or (gated and name != "silu"):
+        raise _lacks(v, f"the activation {activation}{' in a gated block' if gated else ''}", "activation")
+    norm = "layer" if any(name.endswith("layer_norm/beta") for name in v.names()) else "rms"
+    epsilon = config.get("layer_norm_epsilon")
+    return {
+        "n_layers": n_layers,
+        "d_model": d_model,
+        "n_heads": n_heads,
+        "d_ff": same("widths of feed-forward blocks", [v.shape(f"{block}/ffn/linear_0/weight")[0] for block in blocks]),
+        "pre_norm": bool(number("pre_norm", 1)),
+        "activation": "swiglu" if gated else name,
+        "norm": norm,
+        "norm_eps": None if epsilon in (None, 1e-5 if norm == "layer" else 1e-6) else float(epsilon),
+        "bias": any(name.endswith("/bias") and "/layer_" in name for name in v.names()),
+        "embedding_norm": same("embeddings", [f"{scope}/layernorm_embedding/gamma" in v for scope in scopes]),
+        "positions": "learned",
+    }
 
-    def _activation(self, blocks: list[str]) -> str:
-        number = self._same("activations", [self._number(scope, "activation", 0) for scope in self.scopes])
-        name = _ACTIVATIONS.get(number)
-        gated = self._same("feed-forward blocks", [f"{block}/ffn/linear_0_noact/weight" in self.v for block in blocks])
-        if gated:
-            name = "swiglu" if name == "silu" else None
-        if name is None:
-            raise self._lacks(f"the activation {number}{' in a gated block' if gated else ''}", "activation")
-        return name
 
-    def _read_heads(self, blocks: list[str]) -> None:
-        """Read the width of a head, the number of heads of keys, and rotary positions; equal in all layers."""
-        v, s = self.v, self.out.settings
-        d_model, heads = s["d_model"], s["n_heads"]
-        attentions = [f"{block}/self_attention" for block in blocks]
-        attentions += [f"{block}/attention" for block in blocks if f"{block}/attention/linear_0/weight" in v]
-        if heads < 1:
-            raise v.error(f"it has {heads} heads")
-        widths = [v.number(f"{a}/head_dim", d_model // heads) for a in attentions]
-        self.d_head = int(self._same("widths of heads", widths))
-        if self.d_head < 1 or (self.d_head * heads != d_model and not all(f"{a}/head_dim" in v for a in attentions)):
-            raise v.error(f"{heads} heads do not divide a width of {d_model}")
-        if self.d_head * heads != d_model:
-            s["d_head"] = self.d_head
-        of_keys = [
-            1 if v.number(f"{a}/multi_query", 0) else int(v.number(f"{a}/num_heads_kv", heads)) for a in attentions
-        ]
-        self.key_heads = self._same("numbers of heads of keys", of_keys)
-        if self.key_heads < 1 or heads % self.key_heads:
-            raise v.error(f"it has {self.key_heads} heads of keys for {heads} of queries")
-        if self.key_heads < heads:
-            self.out.notes.append(f"the {self.key_heads} heads of keys and values were repeated to {heads}")
-        rotations = [self._rotation(f"{block}/self_attention") for block in blocks]
-        self.rotation = self._same("rotary positions", rotations)
-        if self.rotation is not None:
-            s["positions"] = "rotary"
-            interleaved, base = self.rotation
-            if base != 10_000:
-                s["rope_base"] = base
-            if interleaved:
-                self._note("rows of queries and keys were permuted: rotary positions pair the halves of a head here")
+def _factor(v: Variables, scope: str, d_model: int) -> float:
+    """Return the factor of a token embedding: a number, or whether it is √d_model."""
+    first = next(name for name in (f"{scope}/embeddings", f"{scope}/embeddings_0") if f"{name}/weight" in v)
+    name = f"{scope}/scale_embeddings"
+    scale = v.number(name, v.number(f"{first}/multiply_by_sqrt_depth", 1))
+    is_flag = name not in v or v.is_whole(name)
+    return (math.sqrt(d_model) if scale else 1.0) if is_flag else scale
 
-    def _rotation(self, attention: str) -> tuple[bool, float] | None:
-        """Return whether neighbours are paired, and the base; None without rotary positions."""
-        v = self.v
-        n_rotated = v.number(f"{attention}/rotary_dim", -1)
-        interleaved, base = v.number(f"{attention}/rotary_interleave", 1), v.number(f"{attention}/rotary_base", 10_000)
-        if n_rotated < 0:
-            return None
-        if n_rotated not in (0, self.d_head):
-            raise self._lacks("rotary positions of a part of a head", f"{attention}/rotary_dim")
-        return bool(interleaved), base
 
-    # Embeddings and positions
+def _positions(tensors: dict[str, Tensor], scope: str, d_model: int, most: int | None, notes: list[str]) -> Tensor:
+    """Take the table of positions (P, D) of a stack, or make the one that CTranslate2 computes where there is none.
 
-    def _embedding(self, scope: str) -> tuple[np.ndarray, float, np.ndarray | None]:
-        """Return the rows of a token embedding, their factor, and a table of positions or None."""
-        v, d_model = self.v, self.out.settings["d_model"]
-        name = f"{scope}/embeddings"
-        if f"{name}/weight" not in v:
-            name = f"{scope}/embeddings_0"
-        scale = v.number(f"{scope}/scale_embeddings", v.number(f"{name}/multiply_by_sqrt_depth", 1))
-        if f"{scope}/scale_embeddings" not in v or v.is_whole(f"{scope}/scale_embeddings"):
-            scale = math.sqrt(d_model) if scale else 1.0
-        weight = self._take(f"{name}/weight", (None, d_model))
-        table = f"{scope}/position_encodings/encodings"
-        if self.rotation is not None:
-            return weight, scale, None
-        return weight, scale, self._take(table, (None, d_model)) if table in v else None
+    Its sines fill the first half of the features and its cosines the second; positions count from 1; and the
+    frequencies are a geometric series whose last is 1/10000, where the paper's ends before it.
+    """
+    table = tensors.pop(f"{scope}/position_encodings/encodings", None)
+    if table is None:
+        half = d_model // 2
+        step = np.float32(math.log(10_000)) / np.float32(max(half - 1, 1))
+        frequency = np.exp(-step * np.arange(half, dtype=np.float32))
+        angle = np.arange(1, (most or DEFAULT_POSITIONS) + 1, dtype=np.float32)[:, None] * frequency
+        table = torch.from_numpy(np.concatenate([np.sin(angle), np.cos(angle)], axis=1))
+        note = "the sinusoids of CTranslate2, which are not the paper's, became learned positions"
+    else:
+        note = f"{len(table) - (most or 0):,} positions after the first {most or 0:,} were left out"
+        note = note if most is not None and len(table) > most else ""
+    notes += [note] if note and note not in notes else []
+    return table[:most]
 
-    def _place_embeddings(self, stacks: dict[str, tuple[np.ndarray, float, np.ndarray | None]]) -> None:
-        """Place embeddings, positions and the output projection; equal matrices are one matrix here."""
-        s, d_model = self.out.settings, self.out.settings["d_model"]
-        scales = {np.float32(scale) for _, scale, _ in stacks.values()}
-        has_no_factor = scales != {np.float32(math.sqrt(d_model))}
-        tables = self._find_positions([table for *_, table in stacks.values()], has_no_factor)
-        embeddings = {scope: weight for scope, (weight, _, _) in stacks.items()}
-        if has_no_factor and scales != {np.float32(1)}:
-            embeddings = {scope: weight * np.float32(scale) for scope, (weight, scale, _) in stacks.items()}
-            self.out.notes.append("the factors of the token embeddings were multiplied into them")
-        name = "decoder/projection"
-        output = self._take(f"{name}/weight", (len(embeddings["decoder"]), d_model))
-        one_matrix = all(np.array_equal(output, weight) for weight in embeddings.values())
-        # Those that are tied here share their positions and norms, too.
-        shared = all(np.array_equal(tables["decoder"], table) for table in tables.values())
-        shared = shared and (len(self.scopes) == 1 or "embedding_norm" not in s)
-        s["tie_embeddings"] = one_matrix and shared
-        if not s["tie_embeddings"] and any(np.array_equal(output, weight) for weight in embeddings.values()):
-            self._note("embeddings and output projection that are one matrix there can differ here after training")
-        ours = {"encoder": "src_embedding", "decoder": "tgt_embedding"}
-        if self.out.kind == "language_model":
-            ours = {"decoder": "embedding"}
-        for scope in ["decoder"] if s["tie_embeddings"] else self.scopes:
-            self._put(f"{ours[scope]}.weight", embeddings[scope])
-            if s["positions"] == "learned":
-                self._put(f"{ours[scope]}.positions.weight", tables[scope])
-            if s.get("embedding_norm"):
-                self._norm(f"{scope}/layernorm_embedding", f"{ours[scope]}.norm")
-        if not s["tie_embeddings"]:
-            self._put("output.weight", output)
-        if f"{name}/bias" in self.v:
-            if self.out.kind == "language_model":
-                raise self._lacks("a bias of the output projection", f"{name}/bias")
-            s["output_bias"] = True
-            self._put("output_bias", self._take(f"{name}/bias", (len(output),)))
 
-    def _find_positions(self, given: list[np.ndarray | None], has_no_factor: bool) -> dict[str, np.ndarray]:
-        """Set what the positions are, and return the table of each stack; rotary positions have none."""
-        s, out, d_model = self.out.settings, self.out, self.out.settings["d_model"]
-        if has_no_factor:
-            s["embedding_init_std"] = 1.0
-        if self.rotation is not None:
-            out.n_positions = self.max_positions or DEFAULT_POSITIONS
-            return {}
-        if d_model % 2 and any(table is None for table in given):
-            raise self.v.error(f"it has sinusoids, and an odd width of {d_model}")
-        found = find_positions(given, d_model, self.max_positions, has_no_factor)
-        s["positions"], out.n_positions = found.kind, found.n
-        out.notes += found.notes
-        if found.amplitude is not None and has_no_factor:
-            s["embedding_init_std"] = found.amplitude
-        return dict(zip(self.scopes, found.tables, strict=True))
-
-    # Layers
-
-    def _row(self, row: Row) -> None:
-        """Read one variable as the parameters that it holds, each with its number of rows."""
-        s, d_model, name = self.out.settings, self.out.settings["d_model"], row.theirs[0]
-        parts, is_bias = [ours.split(".")[-2] for ours in row.ours], row.ours[0].endswith(".bias")
-        wide, narrow = (n_heads * self.d_head for n_heads in (s["n_heads"], self.key_heads))
-        n_rows = {"q_proj": wide, "k_proj": narrow, "v_proj": narrow, "gate_proj": s["d_ff"], "up_proj": s["d_ff"]}
-        sizes = [n_rows.get(part, d_model) for part in parts]
-        if is_bias and not (s["norm"] == "layer" if parts[0] == "norm" else s["bias"]):
-            return
-        if is_bias and parts[0] != "norm" and name not in self.v:
-            values = np.zeros(sum(sizes), np.float32)
-            self._note("linear layers without a bias got one of zeros")
-        elif is_bias or parts[0] == "norm":
-            values = self._take(name, (sum(sizes),))
-        else:
-            values = self._take(name, (sum(sizes), {"o_proj": wide, "down_proj": s["d_ff"]}.get(parts[0], d_model)))
-        for ours, its_rows in zip(row.ours, np.split(values, np.cumsum(sizes)[:-1]), strict=True):
-            self._put(ours, self._arranged(ours.rpartition(".")[0], its_rows))
-
-    def _arranged(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """Return rows of queries, keys or values with heads repeated, and features paired, as ours are."""
-        part, heads = name.rpartition(".")[2], self.out.settings["n_heads"]
-        if part not in ("q_proj", "k_proj", "v_proj"):
-            return rows
-        by_head = rows.reshape(-1, self.d_head, *rows.shape[1:])
-        if self.rotation is not None and self.rotation[0] and part != "v_proj" and "self_attention" in name:
-            by_head = np.concatenate([by_head[:, 0::2], by_head[:, 1::2]], axis=1)
-        if part != "q_proj" and self.key_heads < heads:
-            by_head = by_head.repeat(heads // self.key_heads, axis=0)
-        return by_head.reshape(-1, *rows.shape[1:])
-
-    def _norm(self, theirs: str, ours: str) -> None:
-        shape = (self.out.settings["d_model"],)
-        self._put(f"{ours}.weight", self._take(f"{theirs}/gamma", shape))
-        if self.out.settings["norm"] == "layer":
-            self._put(f"{ours}.bias", self._take(f"{theirs}/beta", shape))
-
-    # Numbers
-
-    def _take(self, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
-        found = self.v.shape(name)
-        if len(found) != len(shape) or any(n not in (None, m) for n, m in zip(shape, found, strict=True)):
-            wanted = ", ".join("any" if n is None else str(n) for n in shape)
-            raise self.v.error(f"{name} has the shape {list(found)}, where [{wanted}] is expected")
-        return self.v.take(name)
-
-    def _put(self, name: str, values: np.ndarray) -> None:
-        self.out.weights[name] = torch.from_numpy(np.array(values, np.float32, order="C"))
-
-    def _note(self, text: str) -> None:
-        if text not in self.out.notes:
-            self.out.notes.append(text)
+def _tie(w: dict[str, Tensor], ours: list[str], s: dict[str, Any], notes: list[str]) -> None:
+    """Make equal matrices one, in place: those that are tied here share their positions and norms, too."""
+    output, embeddings = w["output.weight"], [w[f"{name}.weight"] for name in ours]
+    equal = [torch.equal(output, weight) for weight in embeddings]
+    shared = torch.equal(w[f"{ours[0]}.positions.weight"], w[f"{ours[-1]}.positions.weight"])
+    s["tie_embeddings"] = all(equal) and shared and (len(ours) == 1 or not s["embedding_norm"])
+    if s["tie_embeddings"]:
+        for name in ["output.weight", *(name for name in w if name.startswith("src_embedding."))]:
+            del w[name]
+    elif any(equal):
+        notes.append("embeddings and output projection that are one matrix there can differ here after training")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.interop.export_facts import library
+from glassformer.interop.engine import library
 from glassformer.interop.hf_writer import positions_of
 from glassformer.interop.names import rows, to_theirs
 from glassformer.models import LanguageModel, Translator

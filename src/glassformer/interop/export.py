@@ -22,6 +22,7 @@ from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.origin import read_origin
+from glassformer.runs.run_data import known_columns
 from glassformer.runs.sealed_folder import write_sealed_folder
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import Tokenizer
@@ -78,14 +79,12 @@ class ExportOptions:
     Attributes:
         quantization: numbers of the weights, from `QUANTIZATIONS`; None for float32.
         member: which model of an ensemble, counted from 1; None for all.
-        native: of Hugging Face's transformers only classes that it has itself.
         license: the identifier of a licence, for the card.
         dry_run: choose, and write nothing.
     """
 
     quantization: str | None = None
     member: int | None = None
-    native: bool = False
     license: str | None = None
     dry_run: bool = False
 
@@ -103,8 +102,9 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
     _check_arguments(target, out, o.quantization)
     path, allow_changed = run.path, bool(getattr(run, "allow_changed_data", False))
     model = _on_cpu((run.model if o.member is None else member_of(run.model, o.member)).eval())
+    model = members_of(model)[0] if len(members_of(model)) == 1 else model
     task = run.task
-    choice = choose(task.explain_as, task.config, len(members_of(model)), target, o.native)
+    choice = choose(task.explain_as, task.config, len(members_of(model)), target)
     if task.tokenizer.separator and target == "hf":
         raise UsageError("hf is not written of a model that reads pairs of texts", "use --to onnx")
     if target == "ctranslate2":
@@ -121,7 +121,9 @@ def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export
         return {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
 
     logger.info(f"writing for {target}")  # torch takes 10 s to record an ONNX graph
-    files = {name: [data] for name, data in tokenizer_files(task.tokenizer).items()}
+    files = {
+        name: [data] for name, data in tokenizer_files(task.tokenizer, facts.kind == "masked_language_model").items()
+    }
     files[RUN_TOKENIZER] = [task.tokenizer.to_json().encode("utf-8")]
     files |= {name: [data] for name, data in _written(task, model, facts)}
     with new_folder(out) as building:
@@ -159,12 +161,10 @@ def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, 
             from glassformer.interop.ctranslate2_writer import write_ctranslate2
 
             quantization = None if facts.dtype == "float32" else facts.dtype
-            tokens, special = task.tokenizer.vocabulary(), task.tokenizer.special
-            return write_ctranslate2(members_of(model)[0], tokens, quantization, special)  # pyright: ignore[reportArgumentType]
+            return write_ctranslate2(model, task.tokenizer.vocabulary(), quantization, task.tokenizer.special)
         case "hf":
-            from glassformer.interop.hf_writer import in_units, write_hf
+            from glassformer.interop.hf_writer import write_hf
 
-            model = model if facts.kind != "regressor" else in_units(model, task.decision)
             return write_hf(model, task.tokenizer, task.config.decode, facts.architecture, facts.labels)
         case _:
             from glassformer.interop.onnx_writer import write_onnx
@@ -174,14 +174,14 @@ def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, 
 
 def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, quantization: str | None) -> ExportFacts:
     """Return the description of the folder, before it is compared with the run."""
-    notes = [f"approximate: {choice.approximate}"] if choice.approximate else []
-    notes += choice.notes
+    notes = [*choice.notes]
     if between := list(run.task.tokenizer.separator):
         notes.append(f"each text is a pair: the ids of the first text, {between}, and the ids of the second")
     notes += [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]
-    context = int(cast(Any, model).max_len)
-    dtype = quantization or "float32"
-    return facts_of(run.task, target, choice.architecture, run.path, context, dtype=dtype, notes=notes)
+    folder, context = RunFolder(run.path), int(cast(Any, model).max_len)
+    more: dict[str, Any] = {"dtype": quantization or "float32", "notes": notes}
+    more |= {"columns": known_columns(folder.read_data())} if folder.resumable else {}
+    return facts_of(run.task, target, choice.architecture, run.path, context, **more)
 
 
 def check_frame(tokenizer: Tokenizer) -> None:

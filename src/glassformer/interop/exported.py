@@ -23,7 +23,7 @@ from glassformer.config import Config, DecodeConfig
 from glassformer.config.recipes import override
 from glassformer.data.datasets.columns import SOURCE, ColumnSpecs, text_specs
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.choose import CheckedEngine, Engine, Hypotheses
+from glassformer.interop.engine import Engine, Hypotheses, computing, finite, log_softmax, not_exported
 from glassformer.interop.export_facts import (
     ENGINES,
     FACTS,
@@ -32,7 +32,6 @@ from glassformer.interop.export_facts import (
     ExportFacts,
     check_files,
     decode_of,
-    not_exported,
     read_facts,
 )
 from glassformer.runs.folder import RunFolder
@@ -148,7 +147,7 @@ class ExportedModel:
     def text_columns(self, requested: tuple[str | None, str | None]) -> ColumnSpecs:
         """Return the columns of a table to answer; see `text_specs`."""
         columns = (SOURCE,) if self.facts.kind == "translator" else None
-        return text_specs(columns, None, requested, bool(self.tokenizer.separator))
+        return text_specs(columns, self.facts.columns, requested, bool(self.tokenizer.separator))
 
     def _stream(self, lines: Iterable[str], decode: DecodeConfig, first: int) -> Iterator[dict[str, Any]]:
         for chunk in chunks_of(lines, PREDICTED_TOGETHER):
@@ -214,19 +213,32 @@ class ExportedModel:
             raise not_exported(error.message) from error
         return task, model.to(choose_device(self.device))
 
-    @cached_property
-    def _answering(self) -> CheckedEngine:
-        return CheckedEngine(self.engine, self.path, self.tokenizer, len(self.facts.labels) or 1)
+    def _outputs(self, ids: list[int], words: Sequence[str], *shape: int) -> np.ndarray:
+        """Return what the model gives for a text, of one of the kinds that encode: probabilities where it has any.
+
+        Raises:
+            CheckpointError: the library cannot compute it, or gives another shape.
+            DivergedError: a number is not finite.
+        """
+        with computing(self.path):
+            found = finite(self.engine.outputs(ids, words))
+        if shape and found.shape != shape:
+            message = f"the library of {self.path} gives an array {found.shape}, where {shape} is expected"
+            raise not_exported(message)
+        match self.facts.kind:
+            case "classifier" | "tagger":
+                return np.exp(log_softmax(found.astype(np.float64)))
+            case "multilabel_classifier":
+                return 1 / (1 + np.exp(-found.astype(np.float64)))
+            case _:
+                return found
 
     def _encode(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the answers of an encoder, once a text."""
-        facts, t, answering = self.facts, self.tokenizer, self._answering
-        answers: list[dict[str, Any]] = []
+        facts, t, answers = self.facts, self.tokenizer, []
+        shape = () if facts.kind == "text_embedder" else (len(facts.labels) or 1,)
         for text, cut in zip(texts, t.encode_cut(texts, facts.max_len, facts.truncate), strict=True):
-            if facts.kind == "text_embedder":
-                outputs = answering.embed(cut.ids)
-            else:
-                outputs = answering.classify(cut.ids, cut.surfaces or [""] * len(cut.ids))
+            outputs = self._outputs(cut.ids, cut.surfaces or [""] * len(cut.ids), *shape)
             outputs = outputs[0] if facts.kind == "regressor" else outputs
             answer = encoder_answer(facts.kind, t.text_fields(text), outputs, facts.labels, self._decision)
             answers.append(answer | cut.mark)
@@ -237,7 +249,7 @@ class ExportedModel:
         several = [read_running(text) for text in texts]
         for read, found in zip(several, encoded_words(t, several, facts.max_len), strict=True):
             ids = t.framed(found.ids[: t.room(facts.max_len)])
-            shares = self._answering.tag(ids, found.surfaces or [""] * len(ids))
+            shares = self._outputs(ids, found.surfaces or [""] * len(ids), max(1, len(ids)), len(facts.labels))
             outputs = np.eye(len(facts.labels))[[0] * len(found.places)]
             at = np.array(found.places, np.int64)
             outputs[at >= 0] = shares[at[at >= 0]]
@@ -256,8 +268,9 @@ class ExportedModel:
         all_ids, all_words = masked_text.encode_masked(t, text)
         for start in range(0, len(all_ids), length):
             ids, words = t.framed(all_ids[start : start + length]), all_words[start : start + length]
-            if t.mask_id in ids:
-                guesses += masked_text.top_predictions(t, self._answering.fill(ids, words), k)
+            if masked := [i for i, token in enumerate(ids) if token == t.mask_id]:
+                logits = self._outputs(ids, words, len(ids), t.vocab_size)[masked]
+                guesses += masked_text.top_predictions(t, logits, k)
         answer = {"text": text, "filled": masked_text.filled(text, [g[0]["token"] for g in guesses])}
         return answer | {"guesses": guesses} | masked_text.unknown_mark(t, all_ids)
 
@@ -273,15 +286,19 @@ class ExportedModel:
         limits = [length_limit(n, self.facts.context, decode.max_new_tokens) for n in lengths]
         wanted = [i for i, ids in enumerate(sources) if ids]
         limit = max((limits[i] for i in wanted), default=1)
-        results = self._answering.search([sources[i] for i in wanted], decode, limit, decode.n_best) if wanted else []
+        results = self._search([sources[i] for i in wanted], decode, limit, decode.n_best) if wanted else []
         found = dict(zip(wanted, results, strict=True))
         for i in wanted:
             # The limit was that of the batch. A search that reached its own ends in other hypotheses, and those that
             # ended come first, also where the library scores others higher.
             if any(len(ids) > limits[i] or ids[-1:] != [self.tokenizer.eos_id] for ids, _ in found[i]):
-                [found[i]] = self._answering.search([sources[i]], decode, limits[i], max(1, decode.beam_size))
+                [found[i]] = self._search([sources[i]], decode, limits[i], max(1, decode.beam_size))
         marks = [cut.mark if text.strip() else {} for text, cut in zip(texts, encoded, strict=True)]
         return [self._answer(text, found.get(i), decode, marks[i]) for i, text in enumerate(texts)]
+
+    def _search(self, sources: list[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
+        with computing(self.path):
+            return self.engine.search(sources, decode, limit, n_best)
 
     def _answer(
         self, text: str, hypotheses: Hypotheses | None, decode: DecodeConfig, mark: dict[str, bool | int]
@@ -311,7 +328,8 @@ class ExportedModel:
             # Libraries pad prompts of different lengths, or count new tokens from the shortest.
             for (_, room), windows in groups.items():
                 places = [(first + i, len(prompts[i]) + len(written[i])) for i in windows]
-                generated = self._answering.generate([*windows.values()], decode, room, places)
+                with computing(self.path):
+                    generated = self.engine.generate([*windows.values()], decode, room, places)
                 for i, ids in zip(windows, generated, strict=True):
                     ended = ids[-1:] == [eos]
                     written[i] += ids[: len(ids) - ended]

@@ -7,49 +7,32 @@ a folder of checked files alone. That it reads the folder alike, as its users ha
 
 from __future__ import annotations
 
-import importlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
-from glassformer.interop.choose import Engine, Hypotheses
-from glassformer.interop.export_facts import library
-from glassformer.interop.hf_reader import NEVER_WRITTEN, OWN, SEQ2SEQ
+from glassformer.interop.choose import CLASSES_OF
+from glassformer.interop.engine import Engine, Hypotheses, library
+from glassformer.interop.hf_reader import NEVER_WRITTEN, SEQ2SEQ
 from glassformer.interop.hf_settings import passed_on
 from glassformer.interop.source_folder import SourceFolder
-from glassformer.models.ensemble import members_of
 from glassformer.runs.folder import TOKENIZER
 from glassformer.tasks import Task
-
-MAX_UNSAVED = 1 << 24
-"""Most numbers that a model has beside those of its file: the sinusoids of its positions."""
-CLASSES = {
-    "classifier": "AutoModelForSequenceClassification",
-    "multilabel_classifier": "AutoModelForSequenceClassification",
-    "regressor": "AutoModelForSequenceClassification",
-    "tagger": "AutoModelForTokenClassification",
-    "masked_language_model": "AutoModelForMaskedLM",
-    "language_model": "AutoModelForCausalLM",
-    "translator": "AutoModelForSeq2SeqLM",
-    "text_embedder": "AutoModel",
-}
-PROBLEMS = {"multilabel_classifier": "multi_label_classification", "regressor": "regression"}
 
 
 def load_theirs(folder: Path, task: Task, model: Any, hashes: Mapping[str, str] | None = None) -> HfEngine:
     """Return the engine of a folder that was read as `model`; `hashes` are those of its files then.
 
     Raises:
-        CheckpointError: a file was changed since, or the configuration describes far more numbers than there are.
+        CheckpointError: a file was changed since.
         UsageError: transformers is not installed.
     """
     transformers, source = library("a comparison with transformers", "hf", "transformers"), SourceFolder(folder)
@@ -57,32 +40,21 @@ def load_theirs(folder: Path, task: Task, model: Any, hashes: Mapping[str, str] 
     if hashes is not None and not source.hashes.items() <= hashes.items():
         raise CheckpointError(f"{folder} was changed since it was read", "import it again")
     family, kind = config["model_type"], str(task.explain_as)
-    settings, first = passed_on(family, config), cast(Any, members_of(model)[0])
-    if first.config.positions == "rotary" and family != OWN:
-        settings["rope_parameters"] = {"rope_type": "default", "rope_theta": first.config.rope_base}
+    settings = passed_on(family, config)
+    if model.config.positions == "rotary":
+        settings["rope_parameters"] = {"rope_type": "default", "rope_theta": model.config.rope_base}
     if family in SEQ2SEQ:  # whose table of positions is computed number by number
         tables = [tensor for name, tensor in tensors.items() if name.endswith("embed_positions.weight")]
-        settings["max_position_embeddings"] = len(tables[0]) if tables else first.max_len + 1
-    if family == OWN:
-        importlib.import_module("glassformer.interop.hf_class")
-        settings["settings"] = asdict(first.config)
-    labels = task.label_names or ["number"] * (kind == "regressor")
-    settings |= {"problem_type": PROBLEMS.get(kind)} | ({"num_labels": len(labels)} if labels else {})
+        settings["max_position_embeddings"] = len(tables[0]) if tables else model.max_len + 1
+    settings |= {"vocab_size": task.tokenizer.vocab_size, "num_labels": len(task.label_names or ()) or 2}
+    form = getattr(transformers, CLASSES_OF[family, kind.removeprefix("multilabel_")])
+    safe = {"trust_remote_code": False, "use_safetensors": True, "local_files_only": True}
     with quiet(transformers):
         made = transformers.AutoConfig.for_model(family, **settings)
-        with torch.device("meta"):
-            empty = getattr(transformers, CLASSES[kind]).from_config(made, attn_implementation="eager")
-        n_theirs = sum(tensor.numel() for tensor in (*empty.parameters(), *empty.buffers()))
-        # What is tied in the file may be there twice, and a pooler or sinusoids are not in every file.
-        if n_theirs > MAX_UNSAVED + 2 * sum(tensor.numel() for tensor in tensors.values()):
-            raise CheckpointError(f"its config.json describes {n_theirs:,} numbers, far more than there are")
-        safe = {"dtype": "float32", "trust_remote_code": False, "use_safetensors": True, "local_files_only": True}
-        theirs = (
-            type(empty)
-            .from_pretrained(None, config=made, state_dict=tensors, attn_implementation="eager", **safe)
-            .eval()
+        theirs = form.from_pretrained(
+            None, config=made, state_dict=tensors, dtype="float32", attn_implementation="eager", **safe
         )
-    return HfEngine(theirs, task, first)
+    return HfEngine(theirs.eval(), task, model)
 
 
 def their_tokens(source: SourceFolder, family: str, texts: Sequence[str]) -> list[list[int]]:
@@ -122,23 +94,12 @@ class HfEngine(Engine):
         # A token that Marian has only for padding is never written here.
         self._never = [] if bias is None else (bias < NEVER_WRITTEN / 2).nonzero().flatten().tolist()
 
-    def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
-        pad = [max(0, self._t.pad_id)]
-        logits = self._run(input_ids=[ids or pad], attention_mask=[[1] * len(ids) or [0]]).double()
-        if self._kind == "multilabel_classifier":
-            return logits.sigmoid().numpy()
-        return (logits if self._kind == "regressor" else logits.softmax(dim=-1)).numpy()
-
-    def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
-        masked = [i for i, token in enumerate(ids) if token == self._t.mask_id]
-        return self._run(input_ids=[ids])[masked].double().numpy()
-
-    def embed(self, ids: list[int]) -> np.ndarray:
+    def outputs(self, ids: list[int], words: Sequence[str] = ()) -> np.ndarray:
+        if self._kind != "text_embedder":
+            pad = [max(0, self._t.pad_id)]
+            return self._run(input_ids=[ids or pad], attention_mask=[[1] * len(ids) or [0]]).numpy()
         states = self._run("last_hidden_state", input_ids=[ids]).numpy()
         return {"first": states[0], "mean": states.mean(axis=0), "max": states.max(axis=0)}[self._pooling]
-
-    def logits(self, ids: list[int]) -> np.ndarray:
-        return self._run(input_ids=[ids]).numpy()
 
     def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
         t = self._t
@@ -147,11 +108,15 @@ class HfEngine(Engine):
         return logits.log_softmax(dim=-1).gather(1, torch.tensor([*target, t.eos_id])[:, None])[:, 0].numpy()
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
-        t = self._t
+        t, found = self._t, list[Hypotheses]()
         never = sorted({t.pad_id, t.bos_id} - {t.eos_id})
         start = {"decoder_start_token_id": t.bos_id, "bos_token_id": t.bos_id}
-        found = [self._written([t.with_end(ids)], limit, never, **start)[0] for ids in sources]
-        return [[(ids[1:], 0.0)] for ids in found]
+        for ids in sources:
+            [[_, *new]] = self._written([t.with_end(ids)], limit, never, **start)
+            # One that did not end is not compared by its score.
+            log_probs = self.log_probs(ids, new[:-1]) if new[-1] == t.eos_id else np.zeros(1)
+            found.append([(new, float(log_probs.sum()) / len(new) ** decode.length_penalty)])
+        return found
 
     def generate(
         self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]

@@ -10,8 +10,7 @@ stream are permuted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -20,20 +19,8 @@ from torch import Tensor
 from glassformer.config import ModelConfig
 from glassformer.config.validation import build
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.choose import REGISTERED
-from glassformer.interop.ctranslate2_positions import find_positions
-from glassformer.interop.export_facts import FACTS, POOLED, ExportFacts, decode_of
-from glassformer.interop.hf_settings import (
-    CLASSES,
-    COMMON,
-    ENCODERS,
-    GENERATION,
-    TABLES,
-    Settings,
-    read_decoding,
-    read_keys,
-    read_settings,
-)
+from glassformer.interop.export_facts import FACTS, decode_of
+from glassformer.interop.hf_settings import CLASSES, POOLERS, TABLES, Settings, read_decoding, read_keys, read_settings
 from glassformer.interop.hf_tokenizer import read_tokenizer
 from glassformer.interop.imported import ImportedModel, ImportSource
 from glassformer.interop.marian_tokenizer import has_marian_tokenizer, read_marian_tokenizer
@@ -44,15 +31,10 @@ from glassformer.nn.embeddings import sinusoidal
 from glassformer.tasks import task_of_kind
 from glassformer.tasks.restoring import MAX_POSITIONS
 from glassformer.text.decision import Decision
-from glassformer.training.finetune import in_scale
 
-OWN = "glassformer"
-"""The model type of the classes that `hf_class.py` registers."""
 ROBERTAS = ("roberta", "xlm-roberta")
 """Families whose first positions belong to padding."""
 SEQ2SEQ = ("marian", "pegasus")
-POOLERS = {"bert": "tanh", "roberta": "tanh", "xlm-roberta": "tanh", "distilbert": "relu"}
-"""The activation between the pooler and the head of a classifier."""
 POOLING = {"pooling_mode_cls_token": "first", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
 """Keys of the pooling of sentence-transformers, by our names."""
 NEVER_WRITTEN = -1e4
@@ -65,9 +47,9 @@ MOST_TOKENS = 1_000_000
 SENTENCES, MODULES = "sentence_bert_config.json", "modules.json"
 """What sentence-transformers writes beside an encoder."""
 _OF_SENTENCES = {
-    SENTENCES: "= do_lower_case false null\n. max_seq_length",
+    SENTENCES: "= false null : do_lower_case\n. max_seq_length",
     "config_sentence_transformers.json": """
-= default_prompt_name null
+= null : default_prompt_name
 . __version__ prompts similarity_fn_name model_type
 """,
 }
@@ -78,48 +60,35 @@ _OF_POOLING = """
 """
 
 
-def read_hf(
-    folder: SourceFolder, config: dict[str, Any], labels: Sequence[str] | None, max_len: int | None
-) -> ImportedModel:
+def read_hf(folder: SourceFolder, config: dict[str, Any], max_len: int | None) -> ImportedModel:
     """Return the model of a folder that transformers wrote.
 
     Args:
         folder: the folder.
         config: its `config.json`.
-        labels: the classes of a classifier that is to be trained, or other names of those that it has.
         max_len: positions to keep; all if None.
 
     Raises:
         UsageError: it is of a kind that is not read.
         CheckpointError: a file is missing, damaged, or holds other tensors than its kind has.
     """
-    facts = own_facts(folder, "hf")
-    family, kind = _class_of(config, facts)
-    if labels and family not in ENCODERS:
-        raise UsageError(f"a model of the family {family} is read without other classes", "leave out --labels")
-    settings = registered_settings(config) if family == OWN else read_settings(family, config)
+    family, kind = _class_of(config)
+    settings = read_settings(family, config)
     positions = settings.pop("max_len", None)
-    if family != OWN:
-        settings.pop("n_segments", None)  # as many as the tensor has rows
+    settings.pop("n_segments", None)  # as many as the tensor has rows
     build(ModelConfig, settings, "model", "config.json")  # bounds of the sizes, before anything is read
     tensors = folder.tensors()
-    n_layers = settings.get("n_layers", ModelConfig().n_layers)
-    if n_layers > len(tensors.names):
-        raise CheckpointError(f"config.json names {n_layers:,} layers, and there are {len(tensors.names):,} tensors")
-    reader = _Reader(folder, family, kind, config, settings, tensors, max_len, facts)
-    if family in ENCODERS:
-        reader.encoder(labels)
-    elif family == OWN:
-        reader.registered()
-    elif kind == "translator":
-        reader.translator()
-    else:
-        reader.decoder()
+    if settings["n_layers"] > len(tensors.names):
+        message = f"config.json names {settings['n_layers']:,} layers, and there are {len(tensors.names):,} tensors"
+        raise CheckpointError(message)
+    reader = _Reader(folder, family, kind, config, settings, tensors, max_len)
+    form = {"translator": reader.translator, "language_model": reader.decoder}.get(kind, reader.encoder)
+    form()
     tensors.finish()
     return reader.result(positions)
 
 
-def _class_of(config: Mapping[str, Any], facts: ExportFacts | None) -> tuple[str, str]:
+def _class_of(config: Mapping[str, Any]) -> tuple[str, str]:
     """Return the family and the kind of model that a `config.json` names; refuse what is not read."""
     family, names = config.get("model_type"), config.get("architectures")
     if "auto_map" in config:
@@ -129,8 +98,6 @@ def _class_of(config: Mapping[str, Any], facts: ExportFacts | None) -> tuple[str
     if not isinstance(family, str) or family not in TABLES:
         message = f"config.json names the model type {str(family)[:60]!r}, which is not read"
         raise UsageError(message, f"there are {', '.join(TABLES)}")
-    if family == OWN:
-        return OWN, registered_kind(config, facts)
     known = [name for name, (its, _) in CLASSES.items() if its == family]
     if not isinstance(names, list) or len(names) != 1 or names[0] not in known:
         message = f"config.json: architectures is {str(names)[:80]}, and a {family} of another class is not read"
@@ -150,41 +117,41 @@ class _Reader:
         settings: Settings,
         tensors: SourceTensors,
         max_len: int | None,
-        facts: ExportFacts | None,
     ) -> None:
         self.folder, self.family, self.kind, self.config = folder, family, kind, config
-        self.settings, self.tensors, self.max_len, self.facts = settings, tensors, max_len, facts
-        self.state, self.notes, self.untrained = dict[str, Tensor](), list[str](), list[str]()
+        self.settings, self.tensors, self.max_len = settings, tensors, max_len
+        self.state, self.notes = dict[str, Tensor](), list[str]()
         self.labels: list[str] | None = None
         self.n_positions: int | None = None
 
     def result(self, positions: int | None) -> ImportedModel:
         """Return the model; `positions` are those that `config.json` names."""
-        s, facts, folder = self.settings, self.facts, self.folder
+        s, folder = self.settings, self.folder
         if self.n_positions is None:
             # Of a translator a position is that of the end of a source, or of the start of a translation.
             self.n_positions = self._kept((positions or 0) - (self.kind == "translator"))
-        n_weights = sum(tensor.numel() for tensor in self.state.values())
-        most = min(MOST_TOKENS, max(MAX_POSITIONS, n_weights) // s.get("d_model", ModelConfig().d_model))
+        most = min(MOST_TOKENS, max(MAX_POSITIONS, sum(map(torch.numel, self.state.values()))) // s["d_model"])
         if self.n_positions > most:  # the positions alone would take more memory than any model of this size
             message = f"config.json names {self.n_positions:,} positions, and {most:,} is the limit for this model"
             raise UsageError(message, f"use --max-len {most} or less")
         n_ids = next((len(x) for name, x in self.state.items() if name.endswith("embedding.weight")), 0)
         self._has("vocab_size", n_ids)
-        if facts:
-            tokenizer = own_tokenizer(folder)
-        elif self.family == "marian" and has_marian_tokenizer(folder):
-            tokenizer = read_marian_tokenizer(folder, self.config, n_ids)
+        facts = own_facts(folder, "hf")
+        if facts is not None and facts.kind != self.kind:
+            message = f"{FACTS} describes a {facts.kind}, and config.json a {self.kind}"
+            raise CheckpointError(message, "copy the folder whole")
+        if facts is not None:
+            tokenizer, decode = own_tokenizer(folder), decode_of(facts)
         else:
-            tokenizer = read_tokenizer(folder, self.config, n_ids)
-        never = tokenizer.special.ids - {tokenizer.eos_id} if tokenizer.special else frozenset[int]()
-        generation = folder.json_if_there("generation_config.json")
-        of_file = decode_of(facts) if facts else read_decoding(self.config, generation, self.kind, never)
+            marian = self.family == "marian" and has_marian_tokenizer(folder)
+            tokenizer = (read_marian_tokenizer if marian else read_tokenizer)(folder, self.config, n_ids)
+            never = tokenizer.special.ids - {tokenizer.eos_id} if tokenizer.special else frozenset[int]()
+            decode = read_decoding(self.config, folder.json_if_there("generation_config.json"), self.kind, never)
         card = folder.card_facts()
         base = card.get("base_model") or str(self.config.get("_name_or_path", ""))
         base = base if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", base) else ""
         return ImportedModel(
-            task=facts.task if facts and self.family == OWN else task_of_kind(self.kind),
+            task=task_of_kind(self.kind),
             model=build(ModelConfig, s, "model", "config.json"),
             tokenizer=tokenizer,
             max_len=self.n_positions,
@@ -194,8 +161,7 @@ class _Reader:
             ),
             labels=self.labels,
             notes=tuple(self.notes),
-            untrained=tuple(self.untrained),
-            decode=of_file,
+            decode=decode,
             truncate=facts.truncate if facts else "head",  # pyright: ignore[reportArgumentType]
             decision=Decision.from_json(facts.decision, self.labels, "glassformer.json") if facts else Decision(),
         )
@@ -246,7 +212,7 @@ class _Reader:
         self._read(self._rows(), self.config.get("tie_word_embeddings", family == "gpt2") is True)
         state = self.state
         if family == "gpt2":
-            self._positions_of_gpt2(state.pop("embedding.positions.weight"))
+            self.n_positions = self._positions("embedding.positions.weight", "n_positions")
             return
         groups = self.config.get("num_key_value_heads")
         groups, n_heads, d_model = s["n_heads"] if groups is None else groups, s["n_heads"], s["d_model"]
@@ -273,20 +239,18 @@ class _Reader:
             self.notes.append(note)
             state |= {f"{name}.bias": torch.zeros(len(state[f"{name}.weight"])) for name in missing}
 
-    def _positions_of_gpt2(self, table: Tensor) -> None:
-        """Keep positions that are learned: zeros, or the paper's sinusoids, are what an export writes of others."""
-        d_model = self.settings["d_model"]
-        if table.dim() != 2 or table.shape[1] != d_model:
-            raise CheckpointError(f"the positions wpe.weight should have {d_model:,} columns")
-        self._has("n_positions", len(table))
-        self.n_positions = self._kept(len(table))
-        found = find_positions([table.numpy()], d_model, self.n_positions, any_amplitude=True)
-        self.settings["positions"] = found.kind
-        self.notes += found.notes
-        if found.kind == "learned":
-            self.state["embedding.positions.weight"] = table[: self.n_positions].clone()
-        elif found.kind == "sinusoidal":
-            self.settings["embedding_init_std"] = found.amplitude
+    def _positions(self, name: str, key: str, first: int = 0) -> int:
+        """Keep the positions of the longest text, and those alone that tokens of a text have; return their number."""
+        table = self.state[name]
+        n_rows = max(0, len(table) - first) if table.dim() == 2 else 0
+        self._has(key, n_rows + first)
+        kept = self._kept(n_rows)
+        self.state[name] = table[first : first + kept].clone()
+        if first:
+            self.notes.append(f"left out: the first {first} positions, which no token of a text has")
+        if kept < n_rows:
+            self.notes.append(f"left out: the positions from {kept:,} on, the longest text")
+        return kept
 
     def translator(self) -> None:
         """Read a Marian or a Pegasus."""
@@ -295,8 +259,6 @@ class _Reader:
         self.notes.append(note)
         for stack in ("encoder", "decoder"):
             self._check_sinusoids(f"{stack}.embed_positions.weight")
-        if self.config.get("static_position_embeddings") is False:
-            raise UsageError("learned positions of a translator are not read")
         if all(f"{stack}.embed_tokens.weight" in self.tensors for stack in ("encoder", "decoder")):
             self.tensors.leave_out("shared.weight")  # which neither reads
         self._read(names, self.config.get("tie_word_embeddings", True) is not False)
@@ -346,61 +308,37 @@ class _Reader:
                 return
         raise UsageError(f"the positions {name} are not sinusoids, and no others are read of this family")
 
-    def encoder(self, labels: Sequence[str] | None) -> None:
-        """Read an encoder of texts, with the head that its class has or a new one."""
-        s, config, table = self.settings, self.config, self._rows()
-        own = own_labels(config) if self.kind in ("classifier", "tagger") else []
-        is_new = labels is not None and len(labels) != len(own)
-        self.labels = [*labels] if labels is not None else own or None
-        if self.labels is not None and (
-            len(self.labels) < 2 or len({*self.labels}) < len(self.labels) or not all(self.labels)
-        ):
-            raise UsageError(f"expected two or more different labels, not {', '.join(self.labels)[:100]!r}")
-        pooling, activation = self._pooling(), POOLERS[self.family]
-        if is_new:
-            self.kind, self.untrained = "new head", ["head.weight", "head.bias"]
-            poolers = [row for row in table if row.ours[0].startswith("pooler.")]
-            s["pooling"] = pooling or "first"
-            if pooling is None and all(row.theirs[0] in self.tensors for row in poolers):
-                s["pooler"] = activation
-                table = [replace(row, kinds=row.kinds | {self.kind}) if row in poolers else row for row in table]
-        elif self.kind == "classifier":
-            s |= {"pooling": "first", "pooler": activation}
+    def encoder(self) -> None:
+        """Read an encoder of texts with the head that its class has."""
+        s, config = self.settings, self.config
+        self.labels = own_labels(config) if self.kind in ("classifier", "tagger") else None
+        if self.labels is not None and (len({*self.labels}) < len(self.labels) or not all(self.labels)):
+            raise UsageError(f"config.json: id2label should name different classes, not {str(self.labels)[:100]}")
+        if self.kind == "classifier":
+            s |= {"pooling": "first", "pooler": POOLERS[self.family]}
             self.kind = "multilabel_classifier" if config.get("problem_type") == MULTI_LABEL else "classifier"
-        self._read(table, config.get("tie_word_embeddings", True) is not False)
-        self.kind = "classifier" if is_new else self.kind
-        self._positions_of_encoder()
-        if self.kind in ("classifier", "tagger") and not is_new:
+        pooling = self._pooling()
+        self._read([*self._rows()], config.get("tie_word_embeddings", True) is not False)
+        longest = self.folder.json_if_there(SENTENCES).get("max_seq_length")
+        n_rows = len(self.state["embedding.positions.weight"])
+        if self.max_len is None and type(longest) is int and 2 < longest < n_rows - 2:
+            self.max_len = longest
+            self.notes.append(f"max_seq_length of {SENTENCES} is {longest}; --max-len keeps more, up to all positions")
+        pad = config.get("pad_token_id", 1)
+        first = (pad if type(pad) is int and 0 <= pad < 100 else 1) + 1 if self.family in ROBERTAS else 0
+        self.n_positions = self._positions("embedding.positions.weight", "max_position_embeddings", first)
+        if "segments.weight" in self.state:
+            s["n_segments"] = len(self.state["segments.weight"])
+            self._has("type_vocab_size", s["n_segments"])
+        if self.kind in ("classifier", "tagger"):
             self._fold_two_classes()
         elif self.kind == "masked_language_model" and s["activation"] != "gelu":
             raise UsageError(f"the head of a masked language model has GELU here, and this one {s['activation']}")
         elif self.kind == "text_embedder":
             s["pooling"] = how = pooling or "mean"
-            note = f"a bare encoder: a text is the pooling of its vectors, {how}, not divided by its length"
-            self.notes.append(note)
+            self.notes.append(f"a bare encoder: a text is the pooling of its vectors, {how}, not divided by its length")
         if self.kind != "masked_language_model":
             del s["tie_embeddings"]
-
-    def _positions_of_encoder(self) -> None:
-        """Keep the positions of the longest text, and those alone that tokens of a text have."""
-        s, table, pad = self.settings, self.state["embedding.positions.weight"], self.config.get("pad_token_id", 1)
-        first = (pad if type(pad) is int and 0 <= pad < 100 else 1) + 1 if self.family in ROBERTAS else 0
-        n_rows = max(0, len(table) - first) if table.dim() == 2 else 0
-        self._has("max_position_embeddings", n_rows + first)
-        longest = self.folder.json_if_there(SENTENCES).get("max_seq_length")
-        if self.max_len is None and type(longest) is int and 2 < longest < len(table) - 2:
-            self.max_len = longest
-            note = f"max_seq_length of {SENTENCES} is {longest}; --max-len keeps more, up to all positions"
-            self.notes.append(note)
-        self.n_positions = self._kept(n_rows)
-        self.state["embedding.positions.weight"] = table[first : first + self.n_positions].clone()
-        if first:
-            self.notes.append(f"left out: the first {first} positions, which no token of a text has")
-        if self.n_positions < n_rows:
-            self.notes.append(f"left out: the positions from {self.n_positions:,} on, the longest text")
-        if "segments.weight" in self.state:
-            s["n_segments"] = len(self.state["segments.weight"])
-            self._has("type_vocab_size", s["n_segments"])
 
     def _fold_two_classes(self) -> None:
         """Make one logit of those of two classes, the difference of both."""
@@ -440,52 +378,6 @@ class _Reader:
             message = f"{name} pools in a way that is not read: {', '.join(chosen)[:100] or 'none'}"
             raise UsageError(message, "the first token, the mean and the maximum are read")
         return POOLING[chosen[0]]
-
-    def registered(self) -> None:
-        """Read a class that `hf_class.py` registers: the model as it is, under the prefix `model.`."""
-        config, tensors, facts, at_end = self.config, self.tensors, self.facts, self.kind == "translator"
-        read_keys(TABLES[OWN] + COMMON, config, "config.json", GENERATION)
-        if facts is None:
-            raise CheckpointError(f"{self.folder.path} holds no glassformer.json", "export the run again")
-        # What the tokenizer of the run holds too; the sizes are made by transformers, to compare.
-        keys = {name: tensors.shape(name) for name in tensors.names if name.endswith((".keys", "word_ngrams"))}
-        tensors.leave_out(*keys)
-        state = {name.removeprefix("model."): tensors.take(name) for name in tensors.names if name.startswith("model.")}
-        if facts.kind != "language_model":
-            self._has(
-                "n_ngrams", max((len(x) for name, x in state.items() if name.endswith("ngrams.weight")), default=0)
-            )
-            self._has("n_word_ngrams", keys.get("word_ngrams", (0,))[-1])
-            self._has("n_bigrams", max((shape[0] for name, shape in keys.items() if name[-5:] == ".keys"), default=0))
-        self.n_positions = self._kept(config["max_position_embeddings"] - at_end)
-        for name in [name for name in state if name.endswith("embedding.positions.weight")]:
-            state[name] = state[name][: self.n_positions + at_end].clone()
-        if self.kind == "regressor":  # written in the units of the data
-            state = in_scale(state, Decision(), Decision.from_json(facts.decision, None, "glassformer.json"))
-        is_labelled = self.kind in ("classifier", "multilabel_classifier", "tagger")
-        self.state, self.labels = dict(state), own_labels(config) if is_labelled else None
-
-
-def registered_kind(config: Mapping[str, Any], facts: ExportFacts | None) -> str:
-    """Return the kind of model of a class that `hf_class.py` registers."""
-    names, context = config.get("architectures"), config.get("max_position_embeddings")
-    problems = {MULTI_LABEL: "multilabel_classifier", "regression": "regressor"}
-    pooled = problems.get(str(config.get("problem_type")), "classifier")
-    kinds = {name: kind for kind, name in REGISTERED.items() if kind == pooled or kind not in POOLED}
-    kind = kinds.get(str(names[0])) if isinstance(names, list) and len(names) == 1 else None
-    if kind is None or type(context) is not int or context < 1:
-        raise CheckpointError("config.json: architectures or max_position_embeddings are not of a class here")
-    if facts is not None and facts.kind != kind:
-        raise CheckpointError(f"{FACTS} describes a {facts.kind}, and config.json a {kind}", "copy the folder whole")
-    return kind
-
-
-def registered_settings(config: Mapping[str, Any]) -> Settings:
-    """Return the settings of a class that `hf_class.py` registers; they are checked where they are built."""
-    settings = config.get("settings")
-    if not isinstance(settings, dict):
-        raise CheckpointError("config.json: settings should be a table of the model's settings")
-    return {**settings, "ensemble_size": config.get("n_members", 1)}
 
 
 def own_labels(config: Mapping[str, Any]) -> list[str]:

@@ -46,9 +46,9 @@ def tokenizer_file(tokenizer: Tokenizer, ends: bool = False, masks: bool = False
     return _json(data)
 
 
-def tokenizer_files(tokenizer: Tokenizer) -> dict[str, bytes]:
+def tokenizer_files(tokenizer: Tokenizer, masks: bool) -> dict[str, bytes]:
     """Return the files of a tokenizer by name: one, and those of source and target where a translator has two."""
-    files = {TOKENIZER: tokenizer_file(tokenizer)}
+    files = {TOKENIZER: tokenizer_file(tokenizer, masks=masks)}
     if tokenizer.of_targets is tokenizer:
         return files
     sides = json.loads(tokenizer.to_json())[SIDES]

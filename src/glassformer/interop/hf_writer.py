@@ -7,17 +7,15 @@ tied head the last norm is divided by it. Permuted features: some classes comput
 nothing in a Transformer depends on the order of the features of its residual stream, all parameters that read or write
 it are permuted in the same way.
 
-The classes are those of the library where one computes the same, or else those of `hf_class.py`; a folder holds no
-code. Names are those of `names.py`, keys of `config.json` those of `hf_settings.py`.
+A folder holds no code. Names are those of `names.py`, keys of `config.json` those of `hf_settings.py`.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,13 +28,10 @@ from glassformer.interop.hf_tokenizer_writer import tokenizer_config, tokenizer_
 from glassformer.interop.names import PREFIXES, rows, to_theirs
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.build import d_ff_of, d_head_of
-from glassformer.models.encoder_models import TextEmbedder, TextEncoder, TokenClassifier
-from glassformer.models.ensemble import members_of
+from glassformer.models.encoder_models import TextEmbedder, TextEncoder
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.model_folder import tensor_chunks
-from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
 
 Json = dict[str, Any]
@@ -77,33 +72,6 @@ def _fold_scale(p: Tensors, scale: float) -> None:
     p["embedding.weight"] = p["embedding.weight"] * scale
 
 
-@torch.no_grad()
-def in_units(model: nn.Module, decision: Decision) -> nn.Module:
-    """Return a copy of a regressor, or of several, that gives numbers in the units of its data.
-
-    Raises:
-        UsageError: they are too large for float32.
-    """
-    model, (mean, sd) = copy.deepcopy(model), decision.scale
-    for member in members_of(model):
-        head = cast(nn.Linear, member.head)
-        for p, shift in ((head.weight, 0.0), (head.bias, mean)):
-            p.copy_(p.double() * sd + shift)
-            if not p.isfinite().all():
-                message = f"numbers of mean {mean:g} and standard deviation {sd:g} do not fit into float32"
-                raise UsageError(message, "use --to onnx")
-    return model
-
-
-def word_ngrams(tokenizer: Tokenizer) -> torch.Tensor:
-    """Return the n-grams of each token of a vocabulary, (V, G), zeros behind them."""
-    assert tokenizer.ngrams is not None
-    words = [f"<{word}>" for word in tokenizer.vocabulary()]
-    rows = [tokenizer.ngrams.lookup(word) if i > tokenizer.mask_id else [] for i, word in enumerate(words)]
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
-
-
 def _of_translator(p: Tensors, model: Translator, family: str) -> Tensors:
     """Return the tensors of a Marian or a Pegasus; where three matrices are not one, each has its own name."""
     order = sines_first(model.config.d_model)
@@ -123,15 +91,6 @@ def _of_translator(p: Tensors, model: Translator, family: str) -> Tensors:
     return found | {"final_logits_bias": torch.zeros(1, len(p["tgt_embedding.weight"]))}
 
 
-def registered_names(model: nn.Module, word_ngrams: Tensor | None) -> Tensors:
-    """Return the tensors of a registered class: parameters, keys of bigrams, n-grams of words (V, G) if any."""
-    names = {f"model.{name}": p.detach().cpu().float() for name, p in model.named_parameters()}
-    for name, part in model.named_modules():
-        if isinstance(part, BigramEmbedding):
-            names[f"model.{name}.keys"] = part.keys.cpu()
-    return names | ({} if word_ngrams is None else {"word_ngrams": word_ngrams})
-
-
 def positions_of(embedding: TokenEmbedding, n: int) -> Tensor:
     """Return the n positions that are added to an embedding, (n, D); zeros if there are none."""
     if embedding.positions is None:
@@ -139,82 +98,43 @@ def positions_of(embedding: TokenEmbedding, n: int) -> Tensor:
     return embedding.positions(torch.arange(n)[None])[0].detach().float().clone()
 
 
-def settings_of(model: TextEncoder | LanguageModel | Translator) -> Json:
-    """Return the fields of `ModelConfig` with the values that hold where there are none, and the sizes."""
-    c = model.config
-    sizes = {"d_ff": d_ff_of(c), "d_head": d_head_of(c), "max_len": model.max_len, "n_segments": max(1, c.n_segments)}
-    return asdict(c) | sizes
-
-
 def write_hf(
-    model: nn.Module, tokenizer: Tokenizer, decode: DecodeConfig, architecture: str, labels: Sequence[str] = ()
+    model: TextEncoder | LanguageModel | Translator,
+    tokenizer: Tokenizer,
+    decode: DecodeConfig,
+    architecture: str,
+    labels: Sequence[str] = (),
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of each file.
-
-    The model may be an ensemble of classifiers or masked language models; `labels` are in the order of the logits.
-    """
-    first: Any = members_of(model)[0]
-    model_type, kind = CLASSES.get(architecture, ("glassformer", ""))
-    if model_type == "glassformer":
-        has_ngrams = isinstance(first, TextEncoder) and first.ngrams is not None
-        table = word_ngrams(tokenizer).to(torch.int32) if has_ngrams else None
-        names, config = registered_names(model, table), _registered_config(model, table, labels)
-    else:
-        names, config = tensors_of(first, model_type, kind), write_settings(model_type, settings_of(first))
-        config |= label_config(labels, first.several) if isinstance(first, TextClassifier) else {}
-        if "rope_theta" in config:
-            config["rope_parameters"] = {"rope_type": "default", "rope_theta": config["rope_theta"]}
-        config |= {"decoder_start_token_id": 2, "forced_eos_token_id": None} if isinstance(first, Translator) else {}
-        config |= {"share_encoder_decoder_embeddings": first.output is None} if model_type == "marian" else {}
-    is_lm = isinstance(first, LanguageModel)
+    """Yield the name and the content of each file; `labels` are in the order of the logits."""
+    (family, kind), c = CLASSES[architecture], model.config
+    names = tensors_of(model, family, kind)
+    sizes = {"d_ff": d_ff_of(c), "d_head": d_head_of(c), "max_len": model.max_len, "n_segments": max(1, c.n_segments)}
+    config = {"model_type": family, "architectures": [architecture], "dtype": "float32"}
+    config |= write_settings(family, asdict(c) | sizes)
+    if isinstance(model, TextClassifier):
+        problem = f"{'multi' if model.several else 'single'}_label_classification"
+        config |= {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
+        config |= {"problem_type": problem}
+    if "rope_theta" in config:
+        config["rope_parameters"] = {"rope_type": "default", "rope_theta": config["rope_theta"]}
+    is_lm, is_tied = isinstance(model, LanguageModel), getattr(model, "output", None) is None
     ids = {"pad_token_id": 0, "bos_token_id": 3 if is_lm else 2, "eos_token_id": 3}
     if tokenizer.special is not None:
         ids = {"pad_token_id": tokenizer.pad_id}
         first_of = [i for i in (tokenizer.bos_id, tokenizer.eos_id) if i >= 0]
         ids |= {"bos_token_id": first_of[0], "eos_token_id": first_of[-1]} if is_lm and first_of else {}
-    kind = {"model_type": model_type, "architectures": [architecture], "dtype": "float32"}
-    # Of the registered classes only that of a translator has two names for one tensor.
-    named_twice = model_type != "glassformer" or isinstance(first, Translator)
-    tied = {"tie_word_embeddings": named_twice and getattr(first, "output", None) is None}
-    cache = {"use_cache": model_type != "glassformer"}
-    yield "config.json", _json(kind | config | ids | tied | {"vocab_size": tokenizer.vocab_size})
-    if isinstance(first, Translator | LanguageModel):
-        yield "generation_config.json", _json(ids | cache | _generation(first, decode, tokenizer))
+    if isinstance(model, Translator):
+        config |= {"decoder_start_token_id": 2, "forced_eos_token_id": None}
+        config |= {"share_encoder_decoder_embeddings": is_tied} if family == "marian" else {}
+    yield "config.json", _json(config | ids | {"tie_word_embeddings": is_tied, "vocab_size": tokenizer.vocab_size})
+    if isinstance(model, Translator | LanguageModel):
+        yield "generation_config.json", _json(ids | {"use_cache": True} | _generation(model, decode, tokenizer))
     yield "model.safetensors", b"".join(tensor_chunks(names, {"format": "pt"}))
-    tokens_alone = tokenizer.without_ngrams() if tokenizer.ngrams or tokenizer.bigrams else tokenizer
-    masks = isinstance(first, MaskedLanguageModel)
-    yield TOKENIZER, tokenizer_file(tokens_alone, isinstance(first, Translator), masks)
-    yield "tokenizer_config.json", _json(tokenizer_config(first, tokenizer))
-    if isinstance(first, TextEmbedder):
-        yield from sentence_files(first)
-
-
-def _registered_config(model: nn.Module, table: Tensor | None, labels: Sequence[str]) -> Json:
-    """Return the settings of a registered class; `table` are the n-grams of each token, (V, G)."""
-    members = members_of(model)
-    first: Any = members[0]
-    config: Json = {"settings": asdict(first.config), "max_position_embeddings": first.max_len}
-    config |= {"n_members": len(members)}
-    if isinstance(first, TextEncoder):
-        if table is not None and first.ngrams is not None:
-            config |= {"n_ngrams": len(first.ngrams.weight), "n_word_ngrams": table.shape[1]}
-        config |= {"n_bigrams": 0 if first.bigrams is None else len(first.bigrams.keys)}
-    if isinstance(first, TextClassifier):
-        config |= label_config(labels, first.several)
-        if isinstance(first, TokenClassifier):
-            del config["problem_type"]
-        if first.n_classes == 1:
-            config |= {"problem_type": "regression", "id2label": {0: "number"}, "label2id": {"number": 0}}
-    if isinstance(first, Translator):
-        config |= {"decoder_start_token_id": 2, "is_encoder_decoder": True}
-    return config
-
-
-def label_config(labels: Sequence[str], several: bool) -> Json:
-    """Return the classes, and whether a text may have several, in `config.json`."""
-    ids = {name: i for i, name in enumerate(labels)}
-    problem = f"{'multi' if several else 'single'}_label_classification"
-    return {"id2label": dict(enumerate(labels)), "label2id": ids, "problem_type": problem}
+    masks = isinstance(model, MaskedLanguageModel)
+    yield TOKENIZER, tokenizer_file(tokenizer, isinstance(model, Translator), masks)
+    yield "tokenizer_config.json", _json(tokenizer_config(model, tokenizer))
+    if isinstance(model, TextEmbedder):
+        yield from sentence_files(model)
 
 
 def sentence_files(model: TextEmbedder) -> Iterator[tuple[str, bytes]]:

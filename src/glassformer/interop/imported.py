@@ -28,10 +28,8 @@ from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.finalize import model_metadata
 from glassformer.utils.atomic_io import write_json
-from glassformer.utils.formatting import cell_text, code
+from glassformer.utils.formatting import cell_text
 
-HEAD_SEED = 1
-"""Seed of weights that the source lacks, so that an import is repeatable."""
 MAX_WEIGHTS = 1 << 32
 """Most weights of a model that is imported: 16 GiB in float32."""
 
@@ -70,7 +68,6 @@ class ImportedModel:
         source: where it came from.
         labels: the classes of a classifier, in the order of the logits.
         notes: what was repeated, permuted or folded, and what was left out; one sentence each.
-        untrained: names of weights that the source lacks, such as a new head; they are drawn at random.
         decode: settings of decoding.
         truncate: which part of a text that is too long is kept.
         decision: how probabilities become answers.
@@ -84,7 +81,6 @@ class ImportedModel:
     source: ImportSource
     labels: list[str] | None = None
     notes: tuple[str, ...] = ()
-    untrained: tuple[str, ...] = ()
     decode: DecodeConfig = field(default_factory=DecodeConfig)
     truncate: Literal["head", "tail", "head+tail"] = "head"
     decision: Decision = field(default_factory=Decision)
@@ -127,19 +123,15 @@ def restore_imported(imported: ImportedModel) -> tuple[Task, torch.nn.Module]:
         raise CheckpointError(f"{where} describes no model: {str(error)[:200]}") from error
     if (n := sum(map(math.prod, expected.values()))) > MAX_WEIGHTS:
         raise CheckpointError(f"{where} describes a model of {n:,} weights, more than {MAX_WEIGHTS:,}")
-    found = {name: tuple(tensor.shape) for name, tensor in imported.state.items()}
-    found |= {name: expected[name] for name in imported.untrained if name in expected}
-    check_shapes(expected, found)
+    check_shapes(expected, {name: tuple(tensor.shape) for name, tensor in imported.state.items()})
     for name, tensor in imported.state.items():
         if not bool(tensor.isfinite().all()):
             raise CheckpointError(f"{where} holds NaN or infinity in {name}", "use another copy of the model")
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(HEAD_SEED)
         model = task.build_model()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name in imported.state:
-                parameter.copy_(imported.state[name])
+            parameter.copy_(imported.state[name])
     return task, model.eval()
 
 
@@ -183,7 +175,6 @@ def import_record(imported: ImportedModel, check: CheckResult | None) -> dict[st
         **asdict(replace(imported.source, files=dict(imported.source.files))),
         "task": imported.task,
         "notes": list(imported.notes),
-        "untrained": list(imported.untrained),
         "check": None if check is None else asdict(check),
     }
 
@@ -203,7 +194,4 @@ def import_card(imported: ImportedModel, task: Task, check: CheckResult | None) 
     ]
     if changes := origin.changes():
         lines += ["## What was changed", changes]
-    if imported.untrained:
-        names = ", ".join(map(code, imported.untrained))
-        lines += ["## Not trained", f"The source has no {names}: drawn at random. Train it before use."]
     return "\n\n".join([*lines, "## Source", *origin.source()]) + "\n"

@@ -141,8 +141,6 @@ output                                             lm_head ?
 -                                                  ~h.*.attn.masked_bias whole
 """,
     "llama": _LLAMA,
-    "arcee": _LLAMA.replace("{gate,up,down}", "{up,down}"),
-    "starcoder2": _LLAMA.replace("feed_forward.{gate,", "feed_forward.{").replace("{gate,up,down}_proj", "c_{fc,proj}"),
     "marian": _MARIAN,
     "pegasus": f"""{_MARIAN}
 {{encoder,decoder}}.norm                           ~{{encoder,decoder}}.layer_norm

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import DecodeConfig
-from glassformer.errors import DivergedError, UsageError
-from glassformer.interop.choose import Engine, Hypotheses
-from glassformer.interop.export_facts import MAX_BYTES, POOLED, ExportFacts, library, not_exported
+from glassformer.errors import UsageError
+from glassformer.interop.engine import Engine, Hypotheses, finite, library, log_softmax, not_exported
+from glassformer.interop.export_facts import MAX_BYTES, ExportFacts
 from glassformer.text.ngrams import LENGTHS, MOST
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
@@ -116,18 +116,6 @@ def sample(
         active = active[unfinished]
         logits = step(tokens[unfinished], unfinished, active)
     return written
-
-
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Return the log-probabilities of logits (R, V).
-
-    Raises:
-        DivergedError: they are NaN.
-    """
-    if np.isnan(logits).any():
-        raise DivergedError("the model's logits are NaN, so it cannot generate", "export an earlier checkpoint")
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
 def _sampled(p: np.ndarray, decode: DecodeConfig, u: np.ndarray) -> np.ndarray:
@@ -284,39 +272,34 @@ def load_engine(path: Path, facts: ExportFacts, tokenizer: Tokenizer, device: st
             graphs[file.stem] = onnxruntime.InferenceSession(data, options, providers=[provider])
         except Exception as error:  # the library raises classes of its own that share no base
             raise not_exported(f"onnxruntime cannot read {file}: {error}") from error
-    return OnnxEngine(graphs, tokenizer, facts.kind)
+    return OnnxEngine(graphs, tokenizer)
 
 
 class OnnxEngine(Engine):
-    """The graphs of a model of a kind, `Task.explain_as`."""
+    """The graphs of a model by name."""
 
-    def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer, kind: str = "language_model") -> None:
-        self._graphs, self._t, self._kind = graphs, tokenizer, kind
-        gives_tokens = kind not in (*POOLED, "tagger", "text_embedder")  # of which outputs are
-        [outputs] = [graph.get_outputs() for name, graph in graphs.items() if name != "encoder"]
-        sizes = [size for output in outputs[:1] for size in output.shape[-1:]]
-        self.n_tokens = sizes[0] if gives_tokens and sizes and isinstance(sizes[0], int) else None
+    def __init__(self, graphs: dict[str, Any], tokenizer: Tokenizer) -> None:
+        self._graphs, self._t = graphs, tokenizer
 
-    def classify(self, ids: list[int], words: list[str]) -> np.ndarray:
-        logits = self._of_text(ids, words).astype(np.float64)[0]
-        if self._kind in ("regressor", "multilabel_classifier"):  # each of several labels is a decision of its own
-            return logits if self._kind == "regressor" else 1 / (1 + np.exp(-logits))
-        return np.exp(log_softmax(logits))
-
-    def fill(self, ids: list[int], words: list[str]) -> np.ndarray:
-        masked = [i for i, token in enumerate(ids) if token == self._t.mask_id]
-        return self._of_text(ids, words)[0, masked].astype(np.float64)
-
-    def embed(self, ids: list[int]) -> np.ndarray:
-        return self._of_text(ids, [])[0]
-
-    def logits(self, ids: list[int]) -> np.ndarray:
-        return _Decoder(self._graphs["decoder_step"], np.array([ids])).logits[0]
+    def outputs(self, ids: list[int], words: Sequence[str] = ()) -> np.ndarray:
+        if "decoder_step" in self._graphs:
+            return self._decoder(np.array([ids])).logits[0]
+        inputs = {"input_ids": np.array([ids or [self._t.pad_id]]), "attention_mask": np.array([[1] * len(ids) or [0]])}
+        if (known := self._t.ngrams) is not None:
+            rows = [[], *(known.lookup(word) if word else [] for word in dict.fromkeys(words))]
+            index = {word: i for i, word in enumerate(dict.fromkeys(words), start=1)}
+            most = max(1, *map(len, rows)) if words else 1
+            inputs["ngram_index"] = np.array([[index[word] for word in words] or [0]])
+            inputs["ngrams"] = np.array([[*row, *[0] * (most - len(row))] for row in rows])
+        return self._graphs["model"].run(None, {name: x.astype(np.int64) for name, x in inputs.items()})[0][0]
 
     def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
-        decoder = _Decoder(self._graphs["decoder_step"], np.array([[self._t.bos_id, *target]]), self._memory([source]))
+        decoder = self._decoder(np.array([[self._t.bos_id, *target]]), self._memory([source]))
         labels = np.array([*target, self._t.eos_id])
         return np.take_along_axis(log_softmax(decoder.logits[0]), labels[:, None], axis=1)[:, 0]
+
+    def _decoder(self, ids: np.ndarray | None, memory: dict[str, np.ndarray] | None = None) -> _Decoder:
+        return _Decoder(self._graphs["decoder_step"], self._t.vocab_size, ids, memory)
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
         t, found = self._t, dict[int, Hypotheses]()
@@ -324,7 +307,7 @@ class OnnxEngine(Engine):
         while longest_first:
             n_rows = max(1, BATCH_TOKENS // (max(1, decode.beam_size) * (len(sources[longest_first[0]]) + 1)))
             batch, longest_first = longest_first[:n_rows], longest_first[n_rows:]
-            decoder = _Decoder(self._graphs["decoder_step"], None, self._memory([sources[i] for i in batch]))
+            decoder = self._decoder(None, self._memory([sources[i] for i in batch]))
             never = sorted({t.pad_id, t.bos_id} - {t.eos_id})
             results = beam_search(decoder.step, len(batch), limit, decode, n_best, t.bos_id, t.eos_id, never)
             found |= dict(zip(batch, results, strict=True))
@@ -333,20 +316,9 @@ class OnnxEngine(Engine):
     def generate(
         self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
     ) -> list[list[int]]:
-        t, decoder = self._t, _Decoder(self._graphs["decoder_step"], np.array(prompts))
+        t, decoder = self._t, self._decoder(np.array(prompts))
         suppress = [i for i in t.without_text if i != t.eos_id]
         return sample(decoder.step, decoder.logits[:, -1], decode, n_new, places, t.eos_id, suppress)
-
-    def _of_text(self, ids: list[int], words: list[str]) -> np.ndarray:
-        """Return the logits of one text; an empty one is padding alone."""
-        inputs = {"input_ids": np.array([ids or [self._t.pad_id]]), "attention_mask": np.array([[1] * len(ids) or [0]])}
-        if (known := self._t.ngrams) is not None:
-            rows = [[], *(known.lookup(word) if word else [] for word in dict.fromkeys(words))]
-            index = {word: i for i, word in enumerate(dict.fromkeys(words), start=1)}
-            most = max(1, *map(len, rows)) if words else 1
-            inputs["ngram_index"] = np.array([[index[word] for word in words] or [0]])
-            inputs["ngrams"] = np.array([[*row, *[0] * (most - len(row))] for row in rows])
-        return self._graphs["model"].run(None, {name: x.astype(np.int64) for name, x in inputs.items()})[0]
 
     def _memory(self, sources: Sequence[list[int]]) -> dict[str, np.ndarray]:
         """Return the keys and values of sources, which end with an end token, and the mask of their padding."""
@@ -369,8 +341,8 @@ class _Decoder:
         logits: those after the first tokens, (R, n, V).
     """
 
-    def __init__(self, graph: Any, ids: np.ndarray | None, memory: dict[str, np.ndarray] | None = None) -> None:
-        self._graph, self._memory = graph, memory or {}
+    def __init__(self, graph: Any, n_tokens: int, ids: np.ndarray | None, memory: dict[str, np.ndarray] | None) -> None:
+        self._graph, self._n_tokens, self._memory = graph, n_tokens, memory or {}
         shapes = {one.name: one.shape for one in graph.get_inputs()}
         layers, _, heads, _, width = shapes["past_keys"]
         n_rows = len(self._memory["attention_mask"]) if ids is None else len(ids)
@@ -396,4 +368,6 @@ class _Decoder:
         logits, self._keys, self._values = self._graph.run(None, inputs | self._of_rows | recent)
         if self._recent is not None:
             self._recent = np.concatenate([self._recent, ids], axis=1)[:, -MAX_RECENT:].astype(np.int64)
-        return logits
+        if logits.shape != (*ids.shape, self._n_tokens):
+            raise not_exported(f"the graph gives logits {logits.shape} for {ids.shape} of {self._n_tokens} tokens")
+        return finite(logits)

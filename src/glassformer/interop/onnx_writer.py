@@ -30,7 +30,7 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 from glassformer.errors import UsageError
-from glassformer.interop.export_facts import library
+from glassformer.interop.engine import library
 from glassformer.interop.onnx_engine import SPELLING, spelling_json
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.build import d_head_of

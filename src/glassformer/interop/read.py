@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,17 +30,12 @@ class Import:
         return {"out": str(self.out), **import_record(self.model, self.check)}
 
 
-def import_folder(
-    source: Path | str, out: Path | str, labels: Sequence[str] | None = None, max_len: int | None = None
-) -> Import:
+def import_folder(source: Path | str, out: Path | str, max_len: int | None = None) -> Import:
     """Write a run folder of the pretrained model in a folder; see `glassformer.import_model`."""
     if RunFolder(out).not_empty:
         raise UsageError(f"{out} is not empty", "name a new folder")
-    imported = read_source(source, labels, max_len)
+    imported = read_source(source, max_len)
     restored = restore_imported(imported)
     logger.info("comparing with the library that it came from")
-    compared = imported, restored
-    if imported.untrained:  # of which the rest is compared, in the form that the source has
-        compared = (own := read_source(source, None, max_len)), restore_imported(own)
-    check = check_import(compared[0], *compared[1], Path(source))
+    check = check_import(imported, *restored, Path(source))
     return Import(write_imported(imported, out, check, restored), imported, check)

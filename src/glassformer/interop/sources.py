@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from glassformer.errors import CheckpointError, UsageError
@@ -14,7 +12,7 @@ from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import is_exported
 
 
-def read_source(source: Path | str, labels: Sequence[str] | None = None, max_len: int | None = None) -> ImportedModel:
+def read_source(source: Path | str, max_len: int | None = None) -> ImportedModel:
     """Return the model of a folder, by what is in it.
 
     Raises:
@@ -24,8 +22,7 @@ def read_source(source: Path | str, labels: Sequence[str] | None = None, max_len
     if folder.has("model/manifest.json") or (folder.has("manifest.json") and not is_exported(folder.path)):
         raise UsageError(f"{source} is a run of Glassformer already", "use it as it is")
     if _is_ctranslate2(folder):
-        imported, facts = read_ctranslate2(folder.path, max_len), folder.card_facts()
-        return replace(imported, source=replace(imported.source, name=folder.name(), **facts))
+        return read_ctranslate2(folder.path, max_len)
     if is_exported(folder.path) and not folder.has("config.json"):
         message = f"{source} is an export to a form that is not read again; those to hf and ctranslate2 are"
         raise UsageError(message, "export its run to one of these, or use the run")
@@ -33,7 +30,7 @@ def read_source(source: Path | str, labels: Sequence[str] | None = None, max_len
         inner = next((name for name in ("0_Transformer",) if folder.has(name)), "")
         hint = f"give {source}/{inner}" if inner else "give the folder that save_pretrained wrote"
         raise CheckpointError(f"{source} holds no config.json", hint)
-    return read_hf(folder, folder.json("config.json"), labels, max_len)
+    return read_hf(folder, folder.json("config.json"), max_len)
 
 
 def _is_ctranslate2(folder: SourceFolder) -> bool:

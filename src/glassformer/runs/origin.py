@@ -35,7 +35,6 @@ class Origin:
         base_model: the model that it was made from, as its card says; empty where it says none.
         task: the task that it was imported as.
         notes: what was repeated, permuted or folded, and what was left out.
-        untrained: names of weights that the source lacks.
         check: the comparison with the library; None if it was not made.
     """
 
@@ -47,7 +46,6 @@ class Origin:
     base_model: str = ""
     task: str = ""
     notes: list[str] = field(default_factory=list)
-    untrained: list[str] = field(default_factory=list)
     check: dict[str, Any] | None = None
 
     @classmethod

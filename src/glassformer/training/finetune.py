@@ -24,7 +24,6 @@ from glassformer.nn.layers import Stack
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramEmbedding, SegmentEmbedding
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.model_folder import WEIGHTS, Weights
-from glassformer.runs.origin import read_origin
 from glassformer.tasks import Task, task_class
 from glassformer.tasks.restoring import load_model_folder
 from glassformer.text.decision import Decision
@@ -107,7 +106,7 @@ def _in_order(rows: Tensor, order: list[int]) -> Tensor:
 
 
 def load_pretrained(path: str) -> PretrainedModel:
-    """Load the model of a run folder or of a model folder, without weights that an import drew at random.
+    """Load the model of a run folder or of a model folder.
 
     Of several seeds it is the best by validation.
 
@@ -116,8 +115,6 @@ def load_pretrained(path: str) -> PretrainedModel:
     """
     folder = pretrained_folder(path)
     task, weights = load_model_folder(RunFolder(folder))
-    if (origin := read_origin(folder)) is not None:
-        weights = {name: weight for name, weight in weights.items() if name not in origin.untrained}
     config = Config(task=task.name, text=task.config.text, model=task.config.model)
     sha256 = sha256_regular(folder / WEIGHTS)
     return PretrainedModel(path, config, task.tokenizer, weights, sha256, task.label_names, task.decision)

@@ -71,7 +71,7 @@ def preflight(
     if (pretrained := context.pretrained) is not None:
         base |= {"path": pretrained.path, "sha256": pretrained.sha256}
         if (origin := read_origin(pretrained_folder(pretrained.path))) is not None:
-            base[IMPORT] = replace(origin, untrained=[]).as_json()  # what the import drew is trained from here on
+            base[IMPORT] = origin.as_json()
     record = DataRecord(
         config.task,
         task.metric,
