@@ -23,7 +23,7 @@ from glassformer.distributed import process_group
 from glassformer.distributed.process_group import ProcessGroup, init_distributed
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import StartRecord, StepMetrics
+from glassformer.runs.records import StepMetrics
 from glassformer.training import preparation
 from glassformer.training.budget import measure_pace
 from glassformer.training.loop import local_batches, optimizer_step
@@ -162,7 +162,7 @@ def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
         return validate(*args)
 
     run.task.validate, seen = output, []
-    trainer = Trainer(run, state, StartRecord({}, "", ""), RunFolder("none"), request)
+    trainer = Trainer(run, state, "", RunFolder("none"), request)
 
     def act(report: StepMetrics) -> StepMetrics:
         report = trainer.note_requests(report)
