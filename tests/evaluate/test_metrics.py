@@ -12,6 +12,7 @@ from glassformer.utils.formatting import number
 def test_which_way_is_better() -> None:
     lower = {
         "ece",
+        "ece_calibrated",
         "log_loss",
         "loss",
         "perplexity",
