@@ -363,6 +363,7 @@ REGRESS = Head(
     replace(
         MULTILABEL.report,
         model_name="text regressor",
+        loss_unit="squared standard deviations",
         metrics=(
             # First the mean absolute error: one text that is far off does not choose weights.
             Metric("mae", "Mean absolute error", UNIT, number, False),

@@ -54,6 +54,7 @@ class TaskReport:
     Attributes:
         model_name: what a model is, after "a".
         unit: what an evaluation's `n` counts.
+        loss_unit: unit of the training loss.
         metrics: metrics of this task, in addition to the common ones.
         table_metrics: scores of the result table, the headline first; every known one if empty.
         baselines: titles of the baselines.
@@ -71,6 +72,7 @@ class TaskReport:
 
     model_name: str = "model"
     unit: str = "examples"
+    loss_unit: str = "nats"
     metrics: tuple[Metric, ...] = ()
     table_metrics: tuple[str, ...] = ()
     baselines: Mapping[str, str] = field(default_factory=dict)
