@@ -43,8 +43,8 @@ def test_its_best_weights_are_scored_and_it_trains_no_more(
         glassformer.load(stopped.path)
     assert "--finish" in caught.value.hint
     assert main(["train", "--resume", str(stopped.path), "--finish"]) == 0
-    said = f"stopped at step {checkpoint.parent.name[-2:]}, before its budget was used"
-    assert said in capsys.readouterr().err and said in stopped.report.read_text("utf-8")
+    sentence = f"stopped at step {checkpoint.parent.name[-2:]}, before its budget was used"
+    assert sentence in capsys.readouterr().err and sentence in stopped.report.read_text("utf-8")
     weights = (stopped.model / WEIGHTS).read_bytes()
     kept = read_tensors(weights, stopped.model)
     assert kept.keys() == {name.removeprefix("best:") for name in best}
