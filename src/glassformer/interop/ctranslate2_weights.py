@@ -33,19 +33,21 @@ SPECS: dict[str, tuple[Kind, int, int]] = {
 DEFAULT_POSITIONS = 512
 """Positions of a model whose file has no table of them."""
 _LACKING = {
-    "relative_(asymmetric_)?position_.*|relative_attention_bias": "relative positions",
-    "rotary_.*": "rotary positions",
-    "[qkv]_norm": "norms of queries, keys or values",
-    "num_heads_kv|multi_query": "heads of keys that several of queries share",
-    "shared_layer_norm|input_layer_norm": "attention and feed-forward side by side, or norms on both sides of them",
-    "(pre_feedforward|external_pre_encoder_attention)_layer_norm": "norms on both sides of a sublayer",
-    "layer_scalar": "factors of layers",
-    "memory_kv|merged_encoder_attention": "attention to both texts at once",
-    "project_in|project_out": "embeddings of another width than the layers",
-    "weight_zero": "weights of four bits",
-    "embeddings_1": "several vocabularies of one text",
-    "queries_scale": "another scale of scores than 1/√d_head",
-    "final_logit_softcapping|scale_outputs": "capped or scaled logits",
+    re.compile("relative_(asymmetric_)?position_.*|relative_attention_bias"): "relative positions",
+    re.compile("rotary_.*"): "rotary positions",
+    re.compile("[qkv]_norm"): "norms of queries, keys or values",
+    re.compile("num_heads_kv|multi_query"): "heads of keys that several of queries share",
+    re.compile(
+        "shared_layer_norm|input_layer_norm"
+    ): "attention and feed-forward side by side, or norms on both sides of them",
+    re.compile("(pre_feedforward|external_pre_encoder_attention)_layer_norm"): "norms on both sides of a sublayer",
+    re.compile("layer_scalar"): "factors of layers",
+    re.compile("memory_kv|merged_encoder_attention"): "attention to both texts at once",
+    re.compile("project_in|project_out"): "embeddings of another width than the layers",
+    re.compile("weight_zero"): "weights of four bits",
+    re.compile("embeddings_1"): "several vocabularies of one text",
+    re.compile("queries_scale"): "another scale of scores than 1/√d_head",
+    re.compile("final_logit_softcapping|scale_outputs"): "capped or scaled logits",
 }
 """What our modules lack, by a part of the name of a variable."""
 _OFF = {
@@ -141,7 +143,7 @@ def _refuse_lacking(v: Variables) -> None:
     for name in v.names():
         parts = name.split("/")
         for pattern, what in _LACKING.items():
-            if any(re.fullmatch(pattern, part) for part in parts):
+            if any(pattern.fullmatch(part) for part in parts):
                 raise _lacks(v, what, name)
         if parts[-1] in _OFF and v.number(name) != 0:
             raise _lacks(v, _OFF[parts[-1]], name)

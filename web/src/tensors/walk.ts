@@ -152,11 +152,12 @@ function gather(table: Values, ids: Values): Values {
 }
 
 const times = both((a, b) => a * b);
+const over = both((a, b) => a / b);
 const WORDS: Record<string, (...args: any[]) => Value> = {
   "+": both((a, b) => a + b),
   "-": both((a, b) => a - b),
   "*": times,
-  "/": both((a, b) => a / b),
+  "/": over,
   "@": multiply,
   T: transpose,
   sum: byRow(total),
