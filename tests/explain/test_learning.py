@@ -305,7 +305,7 @@ def test_a_kept_run_knows_data_and_optimizer_and_cannot_be_resumed(
     assert sorted(path.name for path in out.iterdir()) == ["data.json", "learned.json", "model"]
     for command, words in (
         (["train", "--resume", str(out)], "was kept after steps of learning, not trained here"),
-        (["compare", str(out)], "was kept after steps of learning, not trained here"),
+        (["compare", str(out), str(runs.classify)], "was kept after steps of learning, not trained here"),
         (["explain", str(out), "--follow"], "holds a model without its training"),
         (["predict", str(tmp_path / "kepp"), "x"], "did you mean 'kept'?"),
     ):
