@@ -56,7 +56,7 @@ PAD, UNK, BOS, EOS, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[BOS]", "[EOS]",
 MOST_CHARACTERS, MAX_PART = 1 << 10, 1 << 20
 """Characters of a word that merges are trained on at a time: each merge visits the whole of a word that holds it.
 And characters of a text: a longer one is given to the backend in parts, cut between words."""
-_LONG_RUN = re.compile(rf"\S{{{MOST_CHARACTERS + 1}}}|\s{{{MOST_CHARACTERS + 1}}}")
+_SPACES = re.compile(r"(\s+)")
 SPACE = "▁"  # U+2581, the mark for a space inside a token
 BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]  # they spell a character that has no token of its own
 
@@ -185,7 +185,7 @@ def _with_merges(
 ) -> tokenizers.Tokenizer:
     """Train merges. A pair must occur twice to be merged, since a single occurrence does not generalise."""
     pieces = backend.pre_tokenizer
-    if any(map(_LONG_RUN.search, texts)):
+    if any(len(run) > MOST_CHARACTERS for text in texts for run in _SPACES.split(text)):
         logger.warning(f"words of more than {MOST_CHARACTERS:,} characters are cut while the tokenizer is trained")
         short = pre_tokenizers.Split(Regex(rf"[\s\S]{{1,{MOST_CHARACTERS}}}"), "isolated")
         backend.pre_tokenizer = pre_tokenizers.Sequence([pieces, short])
