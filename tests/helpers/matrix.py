@@ -231,6 +231,7 @@ EXPLANATION: dict[str, Call] = {
     "visible_lengths": lambda c: [c.e.visible_lengths(p) for p in c.e.predictions],
     "check_not_edited": lambda c: c.e.check_not_edited(),
     "check_has_answer": lambda c: c.e.check_has_answer(),
+    "run": lambda c: c.e.run,
     "precision": lambda c: c.e.precision,
     "is_classifier": lambda c: c.e.is_classifier,
     "is_number": lambda c: c.e.is_number,
