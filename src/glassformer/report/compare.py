@@ -28,7 +28,7 @@ class Comparison:
     """Two rows for a table, and a test.
 
     Attributes:
-        rows: run, task, split, n, metric, value, ci95, parameters, seconds.
+        rows: run, task, split, n, metric, value, ci95.
         test: test, metric, difference (first − second), ci95, p_value, n; None where there is none.
         verdict: what the test says, or why there is none.
     """
@@ -78,8 +78,6 @@ def _row(run: RunRecord) -> dict[str, Any]:
         "metric": run.score.metric.name,
         "value": run.score.value,
         "ci95": run.score.interval,
-        "parameters": run.data.preflight.get("n_parameters"),
-        "seconds": run.seconds,
     }
 
 

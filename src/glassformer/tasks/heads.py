@@ -273,6 +273,7 @@ CLASSIFY = Head(
     replace(
         ENCODER,
         model_name="text classifier",
+        pipeline_tag="text-classification",
         table_metrics=("accuracy", "macro_f1", "ece", "ece_calibrated", "log_loss"),
         plots={"confusion": (confusion_matrix, "What is taken for what.")},
         limits="It knows its classes and nothing else: any text gets one of them, also one unlike its training data.",
@@ -416,6 +417,7 @@ TAG = Head(
     replace(
         ENCODER,
         model_name="tagger of words",
+        pipeline_tag="token-classification",
         unit="sentences",
         metrics=(
             Metric("span_f1", "Span F1", "0–100%, micro: borders and label right", percent),

@@ -31,7 +31,6 @@ from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, Tas
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text import answers as masked_text
 from glassformer.text.ngrams import AHEAD
-from glassformer.text.tokenizer import MASK
 from glassformer.utils.formatting import number, percent
 
 SHARE = 0.15
@@ -88,11 +87,11 @@ def without_previews(ngram_batch: NgramBatch, ahead: Bool[Tensor, " N"], guessed
 
 HIDDEN_SEED = 0
 """Of what is hidden when a loss is measured: the same tokens each time and in each run, so that losses compare."""
-N_EXAMPLES, EXAMPLE_WORDS = 6, 24
 
 
 REPORT = TaskReport(
     model_name="masked language model",
+    pipeline_tag="fill-mask",
     unit="masked tokens",
     metrics=(
         Metric("nats_per_masked_token", "Nats per masked token", "lower is better", number, False),
@@ -201,9 +200,7 @@ class Pretrain(Task):
     def evaluate(self, model: nn.Module, split: Split, decode: DecodeConfig, train: Split | None = None) -> JsonObject:
         corpus = self.encode(split, training=False)
         n = sum(batch.n_labels for batch in self.batches(model, corpus))
-        scores = {"n": n, **self.validate(model, corpus, split)}
-        texts = [" ".join([*text.split()[:EXAMPLE_WORDS], MASK]) for text in split.text[:N_EXAMPLES]]
-        return scores | {"examples": self.predict(model, texts, decode), "predictions": []}
+        return {"n": n, **self.validate(model, corpus, split), "predictions": []}
 
     def predict(self, model: nn.Module, texts: Sequence[str], decode: DecodeConfig, first: int = 0) -> list[JsonObject]:
         """Return {"text", "filled", "guesses"} for each text.
