@@ -124,7 +124,9 @@ def _shown(config: Config, page: Watching | None) -> Callable[[StepMetrics], Non
     from glassformer.tasks import task_class
     from glassformer.training.progress import TrainingProgress
 
-    progress = TrainingProgress(task_class(config.task).report.loss_unit)
+    task = task_class(config.task)
+    of_numbers = "squared error" if task.schema.target == "number" else "nats per label"
+    progress = TrainingProgress("nats per token" if task.metric == "nats_per_token" else of_numbers)
 
     def on_step(report: StepMetrics) -> None:
         progress(report)

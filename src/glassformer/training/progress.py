@@ -22,7 +22,7 @@ class TrainingProgress:
     """Shows the metrics of steps, as in `glassformer.train("dates", on_step=TrainingProgress())`.
 
     Args:
-        loss_unit: of the loss, as a task's report names it.
+        loss_unit: of the loss.
         clock: gives seconds, monotonic; another one in tests.
     """
 
