@@ -90,8 +90,6 @@ def test_a_page_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:
         ("transformers", "hf", "translator", ""),
         ("onnx", "onnx", "classifier", ""),
         ("onnx", "onnx", "masked_language_model", ""),
-        ("onnx", "onnx", "language_model", ""),
-        ("onnx", "onnx", "translator", ""),
     ],
 )
 def test_the_lines_of_a_page_of_exports_are_those_of_the_cards(page: str, target: Any, kind: str, tag: str) -> None:

@@ -250,25 +250,23 @@ def test_a_start_token_can_be_the_end_token(monkeypatch: pytest.MonkeyPatch, tmp
     assert made.check.equal_answers == 1 and made.model.tokenizer.bos_id == made.model.tokenizer.eos_id
 
 
-@pytest.mark.parametrize("target", ["ctranslate2", "onnx"])
-def test_an_imported_translator_can_leave_again(target: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_imported_translator_can_leave_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its special tokens have other ids than ours, and nothing ends a source."""
     folder = translator_folder(monkeypatch, tmp_path)
     config = json.loads((folder / "config.json").read_text())
     _write(folder, "config.json", json.dumps(config | {"add_source_eos": False}))
     run = load(import_folder(folder, tmp_path / "run").out)
     assert run.task.tokenizer.special is not None and run.task.tokenizer.suffix == []
-    run.export(target, tmp_path / "again")
+    run.export("ctranslate2", tmp_path / "again")
     model = load_exported(tmp_path / "again")
     options: dict[str, Any]
     for options in ({"beam_size": 1}, {"beam_size": 3}):
         ours, theirs = (one.predict(TEXTS, max_new_tokens=3, **options) for one in (run, model))
         assert [answer["translation"] for answer in theirs] == [answer["translation"] for answer in ours]
     assert tokenizers.Tokenizer.from_file(str(tmp_path / "again" / "tokenizer.json")).get_vocab_size() == 12
-    if target == "ctranslate2":
-        again = read_ctranslate2(tmp_path / "again", None)
-        assert again.tokenizer.sha256 == run.task.tokenizer.sha256
-        assert all(torch.equal(again.state[name], p) for name, p in run.model.named_parameters())
+    again = read_ctranslate2(tmp_path / "again", None)
+    assert again.tokenizer.sha256 == run.task.tokenizer.sha256
+    assert all(torch.equal(again.state[name], p) for name, p in run.model.named_parameters())
 
 
 def test_other_tokens_around_a_source_are_refused_for_ctranslate2(

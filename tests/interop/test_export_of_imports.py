@@ -15,7 +15,7 @@ import torch
 from tests.helpers.exports import printed_by_card
 from tests.helpers.for_each import for_each
 from tests.helpers.pretrained import bert_folder, sentence_encoder, wordpiece
-from tests.interop.test_import_families import CASES, gpt2, roberta, saved
+from tests.interop.test_import_families import CASES, roberta, saved
 from tests.interop.test_import_refusals import put
 from tests.interop.test_round_trip import close
 
@@ -219,21 +219,6 @@ def test_a_language_model_goes_out_as_it_came_in(
     answer = run.predict("the film", **options)
     assert again.predict("the film", **options) == answer
     assert load_exported(tmp_path / "out").predict("the film", **options) == answer
-
-
-def test_a_language_model_is_a_graph_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    saved("GPT2LMHeadModel", SETTINGS["GPT2LMHeadModel"], gpt2, tmp_path / "source")
-    run = imported(tmp_path / "source", tmp_path / "run")
-    done = export(run, "onnx", tmp_path / "out")
-    assert done.facts.check is not None and done.facts.check["equal_answers"] == 1
-    assert done.facts.check["largest_difference"] < 1e-4
-    options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 16}
-    assert load_exported(tmp_path / "out").predict("a text", **options) == run.predict("a text", **options)
-    whole = run.predict("a text", **options)
-    printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
-    assert printed == ("a text" + whole["text"]).strip()
 
 
 @pytest.mark.parametrize("task", ["regress", "tag"])

@@ -28,7 +28,7 @@ def _hide(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ("target", "package"), [("ctranslate2", "ctranslate2"), ("onnx", "onnx"), ("onnx", "onnxscript")]
 )
 def test_writing_needs_its_package(target: Any, package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    run = run_of("lm", monkeypatch, BYTES, **GELU)
+    run = run_of("lm" if target == "ctranslate2" else "classify", monkeypatch)
     _hide(package, monkeypatch)
     with pytest.raises(UsageError, match="needs the package") as error:
         export(run, target, tmp_path / "out")

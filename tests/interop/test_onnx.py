@@ -6,12 +6,11 @@ import math
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tests.helpers.exports import TEXTS, WORDS, ensemble_of, printed_by_card, run_of
+from tests.helpers.exports import TEXTS, WORDS, ensemble_of, run_of
 
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.interop.engine import finite, log_softmax
@@ -59,67 +58,9 @@ def test_masked_tokens_are_predicted(monkeypatch: pytest.MonkeyPatch, tmp_path: 
             assert [one["probability"] for one in a] == pytest.approx([one["probability"] for one in b], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        {"positions": "rotary"},
-        pytest.param(
-            {"pre_norm": False, "norm": "rms", "positions": "learned", "n_layers": 1}, marks=pytest.mark.records
-        ),
-    ],
-)
-def test_a_translator_searches_as_its_run(
-    form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Also where the limit of length ends a search, and in all of the n best."""
-    run = run_of("translate", monkeypatch, **form)
-    result = run.export("onnx", tmp_path / "out")
-    assert result.facts.check is not None and result.facts.check["largest_difference"] < 1e-4
-    model = load_exported(tmp_path / "out")
-    for options in ({"beam_size": 1}, {"beam_size": 3, "n_best": 3}, {"beam_size": 4, "max_new_tokens": 3}):
-        ours, theirs = (one.predict(TEXTS, **options) for one in (run, model))
-        for a, b in zip(ours, theirs, strict=True):
-            assert a.pop("score") == pytest.approx(b.pop("score"), abs=1e-3)
-            for x, y in zip(a.get("n_best", []), b.get("n_best", []), strict=True):
-                assert x.pop("score") == pytest.approx(y.pop("score"), abs=1e-3)
-            assert a == b
-    with pytest.raises(UsageError, match="does not sample"):
-        model.predict("a", sample=True)
-    # The lines of the card have a limit of 12 tokens, half of the context.
-    greedy = run.predict("a text", beam_size=1, max_new_tokens=12)
-    assert printed_by_card(tmp_path / "out", monkeypatch, capsys) == greedy["translation"]
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        pytest.param({"max_ngram": 3, "positions": "rotary", "n_layers": 1}, marks=pytest.mark.records),
-        {"positions": "sinusoidal"},
-    ],
-    ids=str,
-)
-def test_a_language_model_continues_and_samples_as_its_run(
-    form: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Also beyond its context of 24 tokens, with every filter, and the same whatever texts come with it."""
-    run = run_of("lm", monkeypatch, **form)
-    result = run.export("onnx", tmp_path / "out")
-    assert result.facts.check is not None and result.facts.check["equal_answers"] == 1
-    model = load_exported(tmp_path / "out")
-    for options in (
-        {"temperature": 0.0, "max_new_tokens": 60},
-        {"max_new_tokens": 30, "decode_seed": 3},
-        {"max_new_tokens": 10, "top_k": 4, "temperature": 1.5},
-        {"max_new_tokens": 10, "top_p": 0.7, "min_p": 0.05},
-    ):
-        assert model.predict(TEXTS, **options) == run.predict(TEXTS, **options)
-    assert [*model.predict_stream(iter(TEXTS), max_new_tokens=9)] == run.predict(TEXTS, max_new_tokens=9)
-    greedy, t = run.predict("a text", temperature=0.0, max_new_tokens=12), run.task.tokenizer
-    printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
-    assert printed == (t.decode(t.encode("a text")) + greedy["text"]).strip()
-    if form["positions"] != "rotary":
-        return
-    code = "import sys, glassformer; glassformer.load(sys.argv[1]).predict('a'); sys.exit('torch' in sys.modules)"
+def test_an_answer_imports_no_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run_of("classify", monkeypatch).export("onnx", tmp_path / "out")
+    code = "import sys, glassformer; glassformer.load(sys.argv[1]); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
@@ -144,11 +85,11 @@ def test_a_graph_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch
     from glassformer.interop.onnx_engine import load_engine
 
     monkeypatch.setattr(onnx_writer, "_graph", lambda *_: b"not a graph")
-    run = run_of("lm", monkeypatch)
+    run = run_of("classify", monkeypatch)
     monkeypatch.setattr("glassformer.interop.export.check_export", lambda *_: "not checked: by this test")
     export(run, "onnx", tmp_path / "out")
     facts = load_exported(tmp_path / "out").facts
-    with pytest.raises(CheckpointError, match=r"decoder_step\.onnx"):
+    with pytest.raises(CheckpointError, match=r"model\.onnx"):
         load_engine(tmp_path / "out", facts, run.task.tokenizer, "cpu")
     with pytest.raises(UsageError, match="cannot compute on cuda"):
         load_engine(tmp_path / "out", facts, run.task.tokenizer, "cuda")
@@ -159,5 +100,5 @@ def test_a_model_too_large_for_one_file_is_refused(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(onnx_writer, "MAX_BYTES", 1000)
     with pytest.raises(UsageError, match="weights of at most 1,000 bytes"):
-        export(run_of("lm", monkeypatch), "onnx", tmp_path / "out")
+        export(run_of("classify", monkeypatch), "onnx", tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -37,11 +37,6 @@ ids = np.array([encoding.ids])
 inputs = {{"input_ids": ids, "attention_mask": np.ones_like(ids)}}
 [outputs] = onnxruntime.InferenceSession("model.onnx").run(None, inputs)
 """
-_PAST = """\
-decoder = onnxruntime.InferenceSession("decoder_step.onnx")
-layers, _, heads, _, width = {one.name: one.shape for one in decoder.get_inputs()}["past_keys"]
-keys = values = np.zeros((layers, 1, heads, 0, width), np.float32)
-"""
 _THRESHOLDS = """\
 chosen = (facts["decision"] or {}).get("thresholds") or [0.5] * len(facts["labels"])
 threshold = dict(zip(facts["labels"], chosen, strict=True))
@@ -117,37 +112,6 @@ print([name for name, p in zip(facts["labels"], probabilities, strict=True) if p
 logits[$without_text] = -np.inf  # special tokens are never predicted
 print(tokenizer.decode([logits.argmax()]))
 """,
-    ("onnx", "language_model"): f"""\
-{_ONNX}{_PAST}ids = new = np.array([tokenizer.encode("a text").ids])
-for _ in range($n_new):
-    inputs = {{"input_ids": new, "past_keys": keys, "past_values": values}}
-    if "recent_ids" in [one.name for one in decoder.get_inputs()]:
-        inputs["recent_ids"] = ids[:, : ids.shape[1] - new.shape[1]][:, -15:]
-    logits, keys, values = decoder.run(None, inputs)
-    logits[..., $never] = -np.inf  # of the special tokens only the end is generated
-    new = logits[:, -1:].argmax(axis=-1)
-    ids = np.concatenate([ids, new], axis=1)
-    if new[0, 0] == $eos:
-        break
-print(tokenizer.decode(ids[0].tolist()))
-""",
-    ("onnx", "translator"): f"""\
-{_ONNX}{_PIECES}{_PAST}ids = [tokenizer.token_to_id(token) or $unk for token in tokens]
-ids = np.array([[*$before, *ids, *$after]])
-source = {{"input_ids": ids, "attention_mask": np.ones_like(ids)}}
-memory = onnxruntime.InferenceSession("encoder.onnx").run(None, source)
-inputs = {{"memory_keys": memory[0], "memory_values": memory[1], "attention_mask": source["attention_mask"]}}
-new, written = np.array([[$bos]]), []  # the start token
-for _ in range($n_new):
-    step = {{"input_ids": new, "past_keys": keys, "past_values": values}}
-    logits, keys, values = decoder.run(None, inputs | step)
-    logits[..., $never] = -np.inf  # padding and the start token are never generated
-    new = logits[:, -1:].argmax(axis=-1)
-    if new[0, 0] == $eos:
-        break
-    written.append(int(new[0, 0]))
-print(tokenizer.decode(written))
-""",
 }
 """The lines by target and kind of model; names with a dollar are filled in."""
 _POOLED = {
@@ -162,7 +126,6 @@ def example_of(facts: ExportFacts, t: Tokenizer, tag: str = "", pooling: str = "
     """Return the lines for an exported model with this tokenizer; `tag` names its pipeline of transformers."""
     if t.ngrams is not None:  # of a model of texts
         return f"# Words are spelled with spelling.json as {PAGE} of Glassformer shows.\n"
-    without_text = {t.pad_id, t.bos_id} if facts.kind == "translator" else {*t.without_text}
     return Template(EXAMPLES[facts.target, facts.kind]).substitute(
         pieces="tokenizer.json" if t.of_targets is t else SIDE_FILES[0],
         tag=tag,
@@ -172,13 +135,7 @@ def example_of(facts: ExportFacts, t: Tokenizer, tag: str = "", pooling: str = "
         text=f"a {t.tokens([t.mask_id])[0]} text" if facts.kind == "masked_language_model" else "a text",
         mask_id=t.mask_id,
         n_new=min(40, facts.context // 2),  # positions end with the context
-        before=t.prefix,
-        after=t.with_end(t.suffix),
-        bos=t.bos_id,
-        eos=t.eos_id,
-        unk=max(0, t.unk_id),
         without_text=sorted(t.without_text),
-        never=sorted(without_text - {t.eos_id}),
     )
 
 

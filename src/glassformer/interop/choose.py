@@ -42,7 +42,7 @@ _TRANSLATOR: dict[str, tuple[Any, ...]] = {
     "embedding_norm": (False,),
     "output_bias": (False,),
 }
-_DECODER: dict[str, tuple[Any, ...]] = {"pre_norm": (True,), "embedding_norm": (False,), "max_ngram": (0, 1)}
+_DECODER: dict[str, tuple[Any, ...]] = {"pre_norm": (True,), "embedding_norm": (False,)}
 HF_SETTINGS: dict[str, Mapping[str, tuple[Any, ...]]] = {
     "distilbert": _ENCODER | {"n_segments": (0,), "norm_eps": (1e-12,)},
     "bert": _ENCODER,
@@ -84,20 +84,18 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target) -> 
     m, words = config.model, str(kind).replace("_", " ")
     if kind is None:
         raise UsageError(f"{target} holds no model of the task {config.task!r}")
-    also = ("ctranslate2", kind) in FILES and target != "ctranslate2" and m.max_ngram < 2
-    hint = "use --to ctranslate2 or --to onnx" if also else "use --to onnx"
+    hint = "use --to onnx" if ("onnx", kind) in FILES else "use --to ctranslate2"
+    if m.max_ngram > 1 and kind == "language_model":
+        raise UsageError(f"no library has embeddings of token n-grams: model.max_ngram {m.max_ngram}", "use the run")
     if (target, kind) not in FILES:
         raise UsageError(f"{target} holds no {words}", hint)
     if n_members > 1 and (target == "hf" or kind in WRITERS):
         message = f"{target} holds one model, and this is an ensemble of {n_members}"
         raise UsageError(message, "export one of them: --member 1")
     if target == "onnx":
-        return Choice("a step graph with a cache" if kind in WRITERS else "one graph")
+        return Choice("one graph")
     is_lm, imported = kind == "language_model", config.text.tokenizer == "imported"
     if target == "ctranslate2":
-        if m.max_ngram > 1:
-            message = f"ctranslate2 has no embeddings of token n-grams: model.max_ngram {m.max_ngram}"
-            raise UsageError(message, "use --to onnx, or train with --model.max-ngram 0")
         return Choice("TransformerDecoderModel", (_SAMPLED,)) if is_lm else Choice("Transformer", (_BEAM,))
     family, obstacle = hf_family(kind, m)
     if not obstacle and not is_lm and imported == (kind == "translator"):

@@ -190,7 +190,7 @@ def check_frame(tokenizer: Tokenizer) -> None:
         return
     if special.prefix not in ((), (special.bos,)) or special.suffix not in ((), (special.eos,)):
         around = ", ".join(tokenizer.tokens([*special.prefix, *special.suffix]))
-        raise UsageError(f"ctranslate2 puts no {around} around a text", "use --to onnx")
+        raise UsageError(f"ctranslate2 puts no {around} around a text", "use the run itself")
 
 
 def _n_exported(run: Exportable, member: int | None) -> int:

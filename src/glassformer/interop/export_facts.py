@@ -38,8 +38,6 @@ FILES: dict[tuple[str, str], set[str]] = {
     ("hf", "text_embedder"): _HF | _SENTENCES,
     **{("hf", kind): _HF | {"generation_config.json"} for kind in ("translator", "language_model")},
     **{("onnx", kind): {"model.onnx"} for kind in (*_ENCODERS, "regressor")},
-    ("onnx", "translator"): {"encoder.onnx", "decoder_step.onnx"},
-    ("onnx", "language_model"): {"decoder_step.onnx"},
 }
 """The kinds of models that each library holds, and the files of the library."""
 SIDE_FILES = ("source_tokenizer.json", "target_tokenizer.json")
