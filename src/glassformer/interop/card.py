@@ -119,16 +119,27 @@ _POOLED = {
     "mean": "(states * real).sum(dim=1) / real.sum(dim=1)",
     "max": "states.masked_fill(real == 0, float('-inf')).amax(dim=1)",
 }
+PIPELINES = {
+    "translator": "translation",
+    "language_model": "text-generation",
+    "classifier": "text-classification",
+    "multilabel_classifier": "text-classification",
+    "regressor": "text-classification",
+    "tagger": "token-classification",
+    "masked_language_model": "fill-mask",
+    "text_embedder": "feature-extraction",
+}
+"""Names of tasks as model hubs write them."""
 PAGE = "docs/how-to/export/onnx.md"
 
 
-def example_of(facts: ExportFacts, t: Tokenizer, tag: str = "", pooling: str = "mean") -> str:
-    """Return the lines for an exported model with this tokenizer; `tag` names its pipeline of transformers."""
+def example_of(facts: ExportFacts, t: Tokenizer, pooling: str = "mean") -> str:
+    """Return the lines for an exported model with this tokenizer."""
     if t.ngrams is not None:  # of a model of texts
         return f"# Words are spelled with spelling.json as {PAGE} of Glassformer shows.\n"
     return Template(EXAMPLES[facts.target, facts.kind]).substitute(
         pieces="tokenizer.json" if t.of_targets is t else SIDE_FILES[0],
-        tag=tag,
+        tag=PIPELINES[facts.kind],
         options=", truncation=True" if facts.kind == "classifier" else "",
         pooled=f"({_POOLED.get(pooling, '')})",
         as_text=facts.kind != "masked_language_model",  # in which a mask is found
@@ -147,9 +158,9 @@ def card(
     `record` is None without a run folder. A licence is never guessed: that of imported weights (`origin`) is on their
     card.
     """
-    report, tag = task.report, task.report.pipeline_tag
+    report = task.report
     head = ["---", f"library_name: {'transformers' if facts.target == 'hf' else facts.target}"]
-    head += [f"pipeline_tag: {tag or 'feature-extraction'}", "tags: [glassformer]"]
+    head += [f"pipeline_tag: {PIPELINES[facts.kind]}", "tags: [glassformer]"]
     head += origin.front_matter(license) if origin else [f"license: {license}"] if license else []
     how = "imported"  # and not trained
     if record is not None or origin is None:
@@ -168,6 +179,6 @@ def card(
     lines += [f"- {note[0].upper()}{note[1:]}." for note in (compared, *facts.notes)]
     lines += ["", "\n\n".join(origin.of_descendant())] if origin else []
     lines += ["", f"Limits: {report.limits} It reads texts up to {min(facts.max_len, facts.context):,} tokens.", ""]
-    lines += ["```python", example_of(facts, task.tokenizer, tag, task.config.model.pooling).rstrip(), "```", ""]
+    lines += ["```python", example_of(facts, task.tokenizer, task.config.model.pooling).rstrip(), "```", ""]
     lines += ["With Glassformer: `glassformer predict FOLDER TEXT`, which keeps the run's limits of length.", ""]
     return "\n".join(lines)

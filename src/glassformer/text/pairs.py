@@ -113,9 +113,6 @@ class PairTokenizer(Tokenizer):
         pairs.separator = end * 2 if tokenizer.special and tokenizer.tokens(end) == [DOUBLED] else list(end)
         return pairs
 
-    def without_ngrams(self) -> Tokenizer:
-        return PairTokenizer.of(super().without_ngrams())
-
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         encoded = iter(super().encode_batch(split_pairs(texts)))
         return [[*first, *self.separator, *second] for first, second in zip(encoded, encoded, strict=True)]

@@ -134,10 +134,6 @@ class Tokenizer:
             spelling.bigrams.extend(common_bigrams(ids, trained.vocab_size, len(SPECIAL_TOKENS), config.bigrams))
         return Tokenizer(trained._backend, None, spelling)
 
-    def without_ngrams(self) -> Tokenizer:
-        """Return the tokenizer of the same tokens alone, without n-grams and pairs."""
-        return Tokenizer(self._backend, self.special)
-
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without special tokens around them."""
         return self.encode_batch([text])[0]
