@@ -328,7 +328,7 @@ def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Pat
         assert theirs["pair"] == ours["pair"] and theirs.get("truncated") == ours.get("truncated")
         assert theirs["probability"] == pytest.approx(ours["probability"], abs=1e-5)
     tokenizers.Tokenizer.from_file(str(tmp_path / "onnx" / "tokenizer.json"))
-    with pytest.raises(UsageError, match="no class for this classifier"):
+    with pytest.raises(UsageError, match="hf holds one model, and this is an ensemble"):
         run.export("hf", tmp_path / "hf")
 
 
