@@ -59,6 +59,11 @@ class Run:
         recipe = f"recipe {self.config.recipe}, " if self.config.recipe else ""
         return f"Run({str(self.path)!r}: {self.task.name}, {recipe}{n_parameters:,} parameters{score})"
 
+    @property
+    def labels(self) -> list[str]:
+        """Return the names of the classes, labels or tags, in the order of the model's outputs; empty without any."""
+        return list(self.task.label_names or [])
+
     @cached_property
     def answering(self) -> nn.Module:
         """Return the model for inference, in the selected precision."""

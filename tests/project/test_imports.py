@@ -24,7 +24,7 @@ LAYERS = [
     {"interop"},
     {"run"},
     {"api"},
-    {"cli", "sklearn"},
+    {"cli"},
     {"__init__", "__main__"},
 ]
 """From the bottom up: a module imports from its own layer and those before it, never from those after."""

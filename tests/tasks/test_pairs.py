@@ -351,12 +351,6 @@ def test_the_baseline_sees_what_both_texts_share() -> None:
     assert both["tfidf_logistic"]["accuracy"] > 0.95 > 0.8 > alone["tfidf_logistic"]["accuracy"]
 
 
-def test_an_estimator_refuses_pairs() -> None:
-    sklearn = pytest.importorskip("glassformer.sklearn")
-    with pytest.raises(ValueError, match="text 1 of 2 is of type tuple, not a string"):
-        sklearn.TextClassifier().fit([("a", "b"), ("c", "d")], np.array(["x", "y"]))
-
-
 def test_an_export_reads_pairs(tmp_path: Path) -> None:
     files: dict[str, Any] = {"train_file": str(write(tmp_path / "a.csv", rows(40))), **PAIR, **TINY, "steps": 1}
     run = glassformer.train("classify", out=tmp_path / "run", **files | {"text": {"ngrams": 0, "bigrams": 0}})
