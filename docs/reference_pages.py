@@ -10,12 +10,11 @@ import os
 import re
 import tomllib
 from contextlib import redirect_stdout, suppress
-from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from unittest import mock
 
-from glassformer.cli.main import COMMANDS
+from glassformer.cli.main import COMMANDS, main
 from glassformer.config.recipes import load_recipe, recipe_names, recipe_text
 from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
 
@@ -49,9 +48,8 @@ def command_line() -> str:
 
 def help_of(name: str) -> str:
     """Return the help of a command, in lines that a page has room for."""
-    command = import_module(f"glassformer.cli.{name.split()[-1]}")
     with redirect_stdout(StringIO()) as printed, suppress(SystemExit), mock.patch.dict(os.environ, COLUMNS="88"):
-        command.run(["--help"])
+        main([name, "--help"])
     return printed.getvalue().strip()
 
 

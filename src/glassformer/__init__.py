@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glassformer import errors as errors
+    from glassformer.api import dry_run as dry_run
     from glassformer.api import import_model as import_model
     from glassformer.api import load as load
+    from glassformer.api import overfit_batch as overfit_batch
     from glassformer.api import resume as resume
     from glassformer.api import train as train
     from glassformer.config import Config as Config
@@ -42,10 +44,12 @@ _HOMES = {
     "Tokenizer": "text.tokenizer",
     "Translator": "models.translator",
     "attention": "nn.attention",
+    "dry_run": "api",
     "errors": "",
     "import_model": "api",
     "load": "api",
     "load_recipe": "config.recipes",
+    "overfit_batch": "api",
     "resume": "api",
     "trace": "explain.trace",
     "train": "api",

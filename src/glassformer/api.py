@@ -6,33 +6,97 @@ data it was trained on. torch is imported where it is needed, for a model that w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from glassformer.config import Config
+from glassformer.config import (
+    AdamWConfig,
+    Config,
+    DataConfig,
+    DatesConfig,
+    DecodeConfig,
+    FilesConfig,
+    ModelConfig,
+    Multi30kConfig,
+    MuonConfig,
+    SGDConfig,
+    TextConfig,
+    TrainConfig,
+)
 from glassformer.config.recipes import load_recipe, override
 from glassformer.config.validation import check_type
-from glassformer.errors import UsageError
+from glassformer.errors import UsageError, options_as_arguments
 from glassformer.run import Run
 from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
 from glassformer.runs.records import Evaluation
 from glassformer.utils.console import is_main_process, log_to_stderr
 
+if TYPE_CHECKING:
+    from glassformer.runs.records import StepMetrics
 
+Recipe: TypeAlias = str | Path | Config
+P = ParamSpec("P")
+R = TypeVar("R")
+
+if TYPE_CHECKING:
+
+    @dataclass(frozen=True, kw_only=True)
+    class Settings(
+        DecodeConfig,
+        MuonConfig,
+        AdamWConfig,
+        SGDConfig,
+        TrainConfig,
+        ModelConfig,
+        TextConfig,
+        DatesConfig,
+        Multi30kConfig,
+        FilesConfig,
+        DataConfig,
+    ):
+        """Every setting by its name, and sections as dictionaries: what a type checker accepts after the recipe."""
+
+        data: Mapping[str, Any] = field(default_factory=dict)
+        text: Mapping[str, Any] = field(default_factory=dict)
+        model: Mapping[str, Any] = field(default_factory=dict)
+        train: Mapping[str, Any] = field(default_factory=dict)
+        decode: Mapping[str, Any] = field(default_factory=dict)
+        on_step: Callable[[StepMetrics], None] | None = None
+
+    @dataclass(frozen=True, kw_only=True)
+    class TrainSettings(Settings):
+        """Also where a run is written, and how many of them."""
+
+        out: str | Path | None = None
+        seeds: int | None = None
+
+
+else:
+    Settings = TrainSettings = None
+
+
+def _typed(settings: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[Concatenate[Recipe, P], R]]:
+    """Give a function of a recipe the keyword arguments of a dataclass, for type checkers and editors."""
+    return lambda function: function  # pyright: ignore[reportReturnType]
+
+
+@_typed(TrainSettings)
+@options_as_arguments()
 @log_to_stderr()
 def train(
-    recipe: str | Path | Config,
+    recipe: Recipe,
     *,
     out: str | Path | None = None,
-    on_step: Callable[[Any], None] | None = None,
-    dry_run: bool = False,
-    overfit_batch: bool = False,
+    on_step: Callable[[StepMetrics], None] | None = None,
     seeds: int | None = None,
-    **overrides: Any,
-) -> Run | None:
-    """Train, evaluate and report a run; of several processes started by `torchrun`, all but the first return None.
+    **settings: Any,
+) -> Run:
+    """Train, evaluate and report a run; of several processes started by `torchrun`, all but the first end here.
 
     Messages are logged to the logger "glassformer" and shown on stderr, unless the caller has configured logging: to
     silence them, `logging.getLogger("glassformer").setLevel(logging.ERROR)`.
@@ -41,32 +105,44 @@ def train(
         recipe: the name of a shipped recipe, the path of a TOML file, or a `Config`.
         out: the run folder, new or empty; `runs/<recipe>` when absent.
         on_step: called with the `StepMetrics` of each step.
-        dry_run: log what would be trained and how long it would take, and return None.
-        overfit_batch: train on a single batch, whose loss must go to zero, and return None.
-        seeds: train N consecutive seeds into `out/seed-1` …, report mean and SD in `out/report.json`, and
-            return the best run by validation.
-        overrides: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`.
+        seeds: train N consecutive seeds into `out/seed-1` …, report mean and SD in `out/report.json`, and return
+            the best run by validation.
+        settings: fields of the configuration by name: `minutes=10`, `train_file="a.csv"`, `model={"n_layers": 2}`.
 
     Raises:
         UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
+        SystemExit: this is not the first of several processes.
     """
+    return train_checked(_configured(recipe, settings), out=out, on_step=on_step, seeds=seeds)
+
+
+@_typed(Settings)
+@options_as_arguments()
+def dry_run(recipe: Recipe, **settings: Any) -> None:
+    """Log what `train` would train and how long it would take, and write nothing; arguments as of `train`."""
+    try_out(_configured(recipe, settings))
+
+
+@_typed(Settings)
+@options_as_arguments()
+def overfit_batch(recipe: Recipe, *, on_step: Callable[[StepMetrics], None] | None = None, **settings: Any) -> float:
+    """Train on a single batch and return its last loss, which must go to zero; arguments as of `train`."""
+    return try_out(_configured(recipe, settings), on_step, overfit=True)
+
+
+def _configured(recipe: Recipe, settings: dict[str, Any]) -> Config:
+    """Return the configuration of a recipe with settings laid over it, and over those of what it begins with."""
     from glassformer.tasks import task_class
 
     config = recipe if isinstance(recipe, Config) else load_recipe(recipe)
     begin = None if config is recipe else config.train.init_from
-    for name, value in overrides.items():  # as `override` reads them: alone or in a section, the last one counts
+    for name, value in settings.items():  # as `override` reads them: alone or in a section, the last one counts
         begin = (value if isinstance(value, dict) else {name: value}).get("init_from", begin)
     if begin:
         from glassformer.training.finetune import with_pretrained_settings
 
         config = with_pretrained_settings(config, str(begin))
-    config = override(config, overrides, ignores=task_class(config.task).ignores)
-    return train_checked(config, out=out, on_step=on_step, dry_run=dry_run, overfit_batch=overfit_batch, seeds=seeds)
-
-
-def _new_folder(out: str | Path | None, config: Config) -> Path:
-    """Return the folder of a run that is to be trained."""
-    return _folder(out) if out is not None else Path("runs") / (config.recipe or config.task)
+    return override(config, settings, ignores=task_class(config.task).ignores)
 
 
 @log_to_stderr()
@@ -74,45 +150,56 @@ def train_checked(
     config: Config,
     *,
     out: str | Path | None = None,
-    on_step: Callable[[Any], None] | None = None,
-    dry_run: bool = False,
-    overfit_batch: bool = False,
+    on_step: Callable[[StepMetrics], None] | None = None,
     seeds: int | None = None,
-) -> Run | None:
+) -> Run:
     """Do what `train` does, of a configuration that `override` has made."""
-    from glassformer.distributed.process_group import launched_processes
-    from glassformer.training.computing import computing
-    from glassformer.training.finalize import overfit_batch as overfit
-    from glassformer.training.preparation import new_state, prepare, settle_budget
     from glassformer.training.trainer import start_run
 
-    folder = _new_folder(out, config)
-    if (n := launched_processes()) > 1 and (dry_run or overfit_batch or seeds is not None):
-        message = f"a dry run, overfit_batch and seeds are the work of one process, and {n} were started"
-        raise UsageError(message, "start it without torchrun; with it, one run of one seed at a time")
-    if (dry_run or overfit_batch) and seeds is not None:
-        raise UsageError("seeds trains several runs, and dry_run and overfit_batch none", "leave out seeds")
-    if seeds is not None:
-        from glassformer.training.multi_seed import start_seeds
+    folder = _folder(out) if out is not None else Path("runs") / (config.recipe or config.task)
+    if seeds is None:
+        start_run(config, RunFolder(folder), on_step)
+        return _of_first_process(folder)
+    from glassformer.training.multi_seed import start_seeds
 
-        start_seeds(config, folder, seeds, _evaluate_together, on_step)
-        return load(folder)
-    if dry_run or overfit_batch:
-        with computing(prepare(config)) as context:
-            prepared, _ = settle_budget(context, new_state(context))
-            if overfit_batch:
-                overfit(prepared, on_step)
-        return None
-    start_run(config, RunFolder(folder), on_step)
-    return load(folder) if is_main_process() else None
+    _check_alone("seeds")
+    start_seeds(config, folder, seeds, _evaluate_together, on_step)
+    return load(folder)
 
 
 @log_to_stderr()
-def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None, finish: bool = False) -> Run | None:
+def try_out(config: Config, on_step: Callable[[StepMetrics], None] | None = None, overfit: bool = False) -> float:
+    """Do what `dry_run` and `overfit_batch` do, of a configuration that `override` has made; return the last loss."""
+    from glassformer.training import finalize
+    from glassformer.training.computing import computing
+    from glassformer.training.preparation import new_state, prepare, settle_budget
+
+    _check_alone("overfit_batch" if overfit else "dry_run")
+    with computing(prepare(config)) as context:
+        prepared, _ = settle_budget(context, new_state(context))
+        return finalize.overfit_batch(prepared, on_step) if overfit else math.nan
+
+
+def _check_alone(what: str) -> None:
+    if (n := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
+        message = f"{what} is the work of one process, and {n} were started"
+        raise UsageError(message, "start it without torchrun; with it, one run of one seed at a time")
+
+
+def _of_first_process(folder: Path) -> Run:
+    """Return the run that was trained; end the other processes of several, which have no more to do."""
+    if not is_main_process():
+        raise SystemExit(0)
+    return load(folder)
+
+
+@options_as_arguments()
+@log_to_stderr()
+def resume(out: str | Path, *, on_step: Callable[[StepMetrics], None] | None = None, finish: bool = False) -> Run:
     """Resume an interrupted run, or several seeds, to the same weights as without the interruption.
 
-    The number of processes may differ from before; all but the first return None. With `finish` the run trains no more:
-    its best weights so far are evaluated, and the report says that it was stopped.
+    The number of processes may differ from before; all but the first end here, as in `train`. With `finish` the run
+    trains no more: its best weights so far are evaluated, and the report says that it was stopped.
     """
     from glassformer.training.trainer import resume_run
 
@@ -125,9 +212,10 @@ def resume(out: str | Path, *, on_step: Callable[[Any], None] | None = None, fin
         resume_seeds(SeedsFolder(out), _evaluate_together, on_step)
     else:
         resume_run(RunFolder(out), on_step, finish)
-    return load(out) if is_main_process() else None
+    return _of_first_process(out)
 
 
+@options_as_arguments()
 def load(path: str | Path, *others: str | Path, device: str = "auto", precision: str | None = None) -> Run:
     """Load a run folder (or its `model/` alone) for use; of several seeds the best by validation.
 
@@ -169,8 +257,9 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
     return Run(run.path, run.task, Ensemble(members).eval(), run.device, run.precision, joined)
 
 
+@options_as_arguments()
 @log_to_stderr()
-def import_model(source: str | Path, out: str | Path, **options: Any) -> Run:
+def import_model(source: str | Path, out: str | Path, *, max_len: int | None = None) -> Run:
     """Write a pretrained model of another library as a run, and load it.
 
     Where that library is installed, the two are compared: `out/import.json` and the card have it.
@@ -178,14 +267,14 @@ def import_model(source: str | Path, out: str | Path, **options: Any) -> Run:
     Args:
         source: a folder of transformers or CTranslate2.
         out: the run folder, new or empty.
-        options: `max_len`, most tokens of a text.
+        max_len: most tokens of a text; all positions of the model when absent.
 
     Raises:
         UsageError, CheckpointError: it is of a kind that is not read, or damaged; or `out` is not empty.
     """
     from glassformer.interop.read import import_folder
 
-    import_folder(_folder(source), _folder(out), **options)
+    import_folder(_folder(source), _folder(out), max_len)
     return load(out)
 
 

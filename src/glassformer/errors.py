@@ -10,10 +10,49 @@ By class, exit code and cause::
     ├── ResourceError               exit 6   memory, disk or another process of the run
     └── Interrupted                 exit 129 (SIGHUP), 130 (Ctrl-C) or 143 (SIGTERM): saved, resumable
 
-A message says what was expected, what came, and where; `hint` says what to try next.
+A message says what was expected, what came, and where; `hint` says what to try next. Both name an option as its caller
+writes it: `--batch-size` on the command line, `batch_size` in Python.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_of_command = False
+"""Whether a command runs, whose caller writes options as flags."""
+
+
+@contextmanager
+def options_as_flags() -> Iterator[None]:
+    """Within the block, leave options in errors as the flags of the command line."""
+    global _of_command
+    before, _of_command = _of_command, True
+    try:
+        yield
+    finally:
+        _of_command = before
+
+
+@contextmanager
+def options_as_arguments() -> Iterator[None]:
+    """Write options as arguments of Python in errors that leave the block, also a decorator, unless a command runs."""
+    try:
+        yield
+    except GlassformerError as error:
+        if not _of_command:
+            error.message, error.hint = _as_arguments(error.message), _as_arguments(error.hint)
+            error.args = (error.message,)
+        raise
+
+
+def _as_arguments(text: str) -> str:
+    """Return a text in which flags are arguments, `max_len=3` for `--max-len 3`; commands are left as they are."""
+    text, command, rest = text.partition("glassformer ")
+    written = re.compile(r"(?<![\w'\"=-])--(?:[a-z]+\.)?([a-z][\w-]*)(?: (?=\d))?")
+    text = written.sub(lambda flag: flag[1].replace("-", "_") + ("=" if flag[0].endswith(" ") else ""), text)
+    return text + command + rest
 
 
 class GlassformerError(Exception):

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast, overload
 
 from glassformer.config import DataConfig, DecodeConfig
 from glassformer.config.recipes import override
-from glassformer.errors import UsageError
+from glassformer.errors import UsageError, options_as_arguments
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.text.answers import PREDICTED_TOGETHER, warn_at_end, warn_of_cut
@@ -22,11 +22,67 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from glassformer.data.datasets.columns import ColumnSpecs
     from glassformer.explain.explanation import Explanation
     from glassformer.interop.choose import Target
     from glassformer.interop.export import Export
     from glassformer.tasks import Task
     from glassformer.utils.device import Computing, Precision
+
+
+class Answer(TypedDict):
+    """The answer to one text; it has the keys of its task, which every key names here."""
+
+    text: str
+    """The text, or what a language model wrote."""
+    pair: str
+    """The second text of a pair."""
+    label: str | None
+    """The class; None below `min_probability`."""
+    labels: list[str]
+    """Of a text that may have several."""
+    probability: float
+    """Of the class."""
+    probabilities: dict[str, float]
+    """Of every class or label."""
+    number: float
+    words: list[str]
+    tags: list[str]
+    spans: list[dict[str, Any]]
+    """Each with its text, label, start, end and probability."""
+    vector: list[float]
+    translation: str
+    score: float
+    n_best: list[dict[str, Any]]
+    """Translations with their scores, the best first."""
+    prompt: str
+    filled: str
+    """The text with the first predictions of its [MASK]."""
+    guesses: list[list[dict[str, Any]]]
+    """For each [MASK] the most probable tokens."""
+
+
+class DecodeOptions(TypedDict, total=False):
+    """Fields of `DecodeConfig`, as keyword arguments."""
+
+    beam_size: int
+    length_penalty: float
+    n_best: int
+    max_new_tokens: int
+    bleu_tokenize: str
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    decode_seed: int
+
+
+class PredictOptions(DecodeOptions, total=False):
+    """Also what is done with probabilities; each is described in `Run.predict`."""
+
+    calibrated: bool
+    min_probability: float | None
 
 
 class Run:
@@ -64,6 +120,12 @@ class Run:
         """Return the names of the classes, labels or tags, in the order of the model's outputs; empty without any."""
         return list(self.task.label_names or [])
 
+    def text_columns(self, named: tuple[str | None, str | None]) -> ColumnSpecs:
+        """Return the columns of a table to answer, of first and second texts: those named, else those of training."""
+        from glassformer.runs.run_data import known_columns
+
+        return self.task.text_columns(known_columns(RunFolder(self.path).read_data()), named)
+
     @cached_property
     def answering(self) -> nn.Module:
         """Return the model for inference, in the selected precision."""
@@ -80,17 +142,28 @@ class Run:
 
     @overload
     def predict(  # pyright: ignore[reportOverlappingOverload]
-        self, texts: GivenText, *, edits: Sequence[str] = (), member: int = 1, **options: Any
-    ) -> dict[str, Any]: ...
+        self, texts: GivenText, *, edits: Sequence[str] = (), member: int = 1, **options: Unpack[PredictOptions]
+    ) -> Answer: ...
 
     @overload
     def predict(
-        self, texts: Iterable[GivenText], *, edits: Sequence[str] = (), member: int = 1, **options: Any
-    ) -> list[dict[str, Any]]: ...
+        self,
+        texts: Iterable[GivenText],
+        *,
+        edits: Sequence[str] = (),
+        member: int = 1,
+        **options: Unpack[PredictOptions],
+    ) -> list[Answer]: ...
 
+    @options_as_arguments()
     def predict(
-        self, texts: GivenText | Iterable[GivenText], *, edits: Sequence[str] = (), member: int = 1, **options: Any
-    ) -> dict[str, Any] | list[dict[str, Any]]:
+        self,
+        texts: GivenText | Iterable[GivenText],
+        *,
+        edits: Sequence[str] = (),
+        member: int = 1,
+        **options: Unpack[PredictOptions],
+    ) -> Answer | list[Answer]:
         """Return the answer to a text, a dictionary with the keys of the task's `predict`; of a list, a list of them.
 
         The answers to a list are in its order, each as if it were alone.
@@ -110,34 +183,36 @@ class Run:
         given: Any = given_texts(self.task.tokenizer, texts)
         alone = isinstance(given, str)
         several = [given] if alone else [*given]
-        rule, options = self.task.answer_rule(options)
+        rule, decode = self.task.answer_rule({**options})
         if edits:
             from glassformer.explain.edits.what_if import predict_edited
             from glassformer.models.ensemble import Ensemble
 
             if rule.calibrated and isinstance(self.model, Ensemble):
                 raise UsageError("the temperature is of the whole ensemble, not of one", "leave out calibrated")
-            answers = [*rule.apply(predict_edited(self, several, edits, self._decode(options), member))]
+            answers: Any = [*rule.apply(predict_edited(self, several, edits, self._decode(decode), member))]
             return answers[0] if alone else answers
         if member != 1:
             raise UsageError("without edits all members answer together", "leave out `member`, or pass edits")
         from glassformer.utils.device import tuned
 
         with tuned(self.device, self.computing):
-            decode = self._decode(options)
-            answers = [*rule.apply(self.task.predict(self.answering, several, decode))]
+            predicted = self.task.predict(self.answering, several, self._decode(decode))
+            answers = [*rule.apply(predicted)]
             warn_of_cut(answers, self.config.text.max_len)
         return answers[0] if alone else answers
 
-    def predict_stream(self, lines: Iterable[GivenText], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
+    def predict_stream(
+        self, lines: Iterable[GivenText], *, first: int = 0, **options: Unpack[PredictOptions]
+    ) -> Iterator[Answer]:
         """Yield `predict` of any number of texts, in order, at bounded memory.
 
         `first` is the row number of the first text, on which sampling depends, where others were answered before.
         """
-        rule, options = self.task.answer_rule(options)
+        rule, decode = self.task.answer_rule({**options})
         given = given_texts(self.task.tokenizer, lines, several=True)
-        answers = rule.apply(self._answers(given, self._decode(options), first))
-        return warn_at_end(iter(answers), self.config.text.max_len)
+        answers = rule.apply(self._answers(given, self._decode(decode), first))
+        return cast("Iterator[Answer]", warn_at_end(iter(answers), self.config.text.max_len))
 
     def _answers(self, lines: Iterable[str], decode: DecodeConfig, done: int) -> Iterator[dict[str, Any]]:
         from glassformer.utils.device import tuned
@@ -156,7 +231,7 @@ class Run:
         checkpoint: str = "model",
         member: int = 1,
         label: str | None = None,
-        **options: Any,
+        **options: Unpack[DecodeOptions],
     ) -> Explanation:
         """Look at one text as the model does: every tensor, every prediction, every step of decoding.
 
@@ -172,11 +247,22 @@ class Run:
         Raises:
             UsageError, CheckpointError, DivergedError: see `explain.explanation.explain`.
         """
-        self._decode(options)  # refuses options that are none
+        self._decode({**options})  # refuses options that are none
         which = {"checkpoint": checkpoint, "member": member, "label": label}
         return self._explained(text, target=target, decode=options, **which)
 
-    def learn(self, text: GivenText, answer: str, *, steps: int = 0, **options: Any) -> Explanation:
+    def learn(
+        self,
+        text: GivenText,
+        answer: str,
+        *,
+        steps: int = 0,
+        lr: float | None = None,
+        optimizer: str | None = None,
+        checkpoint: str = "model",
+        member: int = 1,
+        label: str | None = None,
+    ) -> Explanation:
         """Look at one step of learning: the loss of an answer, the gradient of every tensor, and what steps change.
 
         Args:
@@ -184,17 +270,19 @@ class Run:
             answer: what the model should answer: a class, a number, a translation, the next words, or those at [MASK].
             steps: steps of the optimizer on this answer, in a copy of the model; the explanation is that after them,
                 and its `base` that before.
-            options: `lr` and `optimizer` instead of the run's; `checkpoint`, `member`, `label`, as of `explain`.
+            lr: learning rate of these steps instead of the run's.
+            optimizer: "adamw", "adam", "sgd" or "muon" instead of the run's.
+            checkpoint: as of `explain`, like `member` and `label`.
+            member: which model of an ensemble learns.
+            label: which of several labels.
 
         Raises:
-            UsageError: the answer does not suit the task, the model or the text is too large, or there is no such
-                option.
+            UsageError: the answer does not suit the task, or the model or the text is too large.
         """
-        from glassformer.explain.learn.learning import check_options
+        which = {"checkpoint": checkpoint, "member": member, "label": label}
+        return self._explained(text, answer=answer, learn_steps=steps, lr=lr, optimizer=optimizer, **which)
 
-        check_options(options)
-        return self._explained(text, answer=answer, learn_steps=steps, **options)
-
+    @options_as_arguments()
     def _explained(self, text: GivenText, **request: Any) -> Explanation:
         from glassformer.explain.explanation import TraceRequest, explain
 
@@ -203,9 +291,15 @@ class Run:
             raise UsageError(what, f"load it alone: glassformer.load({str(self.path)!r})")
         return explain(self, TraceRequest(given_texts(self.task.tokenizer, text), **request))
 
+    @options_as_arguments()
     @log_to_stderr()
     def evaluate(
-        self, split: str = "test", *, data: DataConfig | None = None, allow_changed_data: bool = False, **options: Any
+        self,
+        split: str = "test",
+        *,
+        data: DataConfig | None = None,
+        allow_changed_data: bool = False,
+        **options: Unpack[DecodeOptions],
     ) -> JsonObject:
         """Return all scores of a split of the run's data, or of the test files that `data` names.
 
@@ -218,18 +312,30 @@ class Run:
         allow_changed_data = allow_changed_data or self.allow_changed_data
         scored, train, facts = scored_data(self.path, self.task, split, data, allow_changed_data)
         with tuned(self.device, self.computing):
-            scores = self.task.evaluate(self.answering, scored, self._decode(options), train)
+            scores = self.task.evaluate(self.answering, scored, self._decode({**options}), train)
         together = {"joined": [str(path) for path in (self.path, *self.joined)]} if self.joined else {}
         return {"task": self.task.name, "precision": self.precision} | together | facts | scores
 
-    def export(self, target: Target, out: str | Path, *, allow_changed_data: bool = False, **options: Any) -> Export:
+    @options_as_arguments()
+    def export(
+        self,
+        target: Target,
+        out: str | Path,
+        *,
+        quantization: str | None = None,
+        member: int | None = None,
+        license: str | None = None,
+        dry_run: bool = False,
+        allow_changed_data: bool = False,
+    ) -> Export:
         """Write the run in the form of another library, and compare what was written; see `interop.export.export`."""
         from glassformer.interop.export import export
 
         if self.joined:
             raise UsageError("several runs cannot be exported as one", f"load one alone: {str(self.path)!r}")
         self.allow_changed_data = self.allow_changed_data or allow_changed_data
-        return export(self, target, Path(out), **options)
+        options: Any = {"quantization": quantization, "member": member, "license": license}
+        return export(self, target, Path(out), dry_run=dry_run, **options)
 
     def _decode(self, options: dict[str, Any]) -> DecodeConfig:
         return override(self.config, {"decode": options}, "options").decode

@@ -216,9 +216,8 @@ def test_a_budget_in_minutes_is_measured_once(tmp_path: Path) -> None:
 
 def test_what_is_asked_for_wrongly(tmp_path: Path) -> None:
     file = write_reviews(tmp_path / "r.csv")
-    for requested in ({"seeds": 1}, {"seeds": 3, "dry_run": True}, {"seeds": 3, "overfit_batch": True}):
-        with pytest.raises(UsageError, match="seeds"):
-            glassformer.train("classify", out=tmp_path / "x", train_file=file, **requested, **TINY)
+    with pytest.raises(UsageError, match="seeds"):
+        glassformer.train("classify", out=tmp_path / "x", train_file=file, seeds=1, **TINY)
     assert not (tmp_path / "x").exists()
 
 

@@ -254,20 +254,3 @@ def test_a_failed_export_leaves_nothing_and_a_killed_one_is_removed(
     export(run, "ctranslate2", out)
     assert load_exported(out).facts.target == "ctranslate2"
     assert {*tmp_path.iterdir()} == {out, *others}
-
-
-@pytest.mark.parametrize("what", ["exports", "one of them"])
-def test_nothing_is_written_through_a_link_in_a_run(what: str, tmp_path: Path) -> None:
-    from glassformer.interop.exported import export_of_run
-
-    model, victim = tmp_path / "run" / "model", tmp_path / "victim"
-    model.mkdir(parents=True)
-    victim.mkdir()
-    (model / "manifest.json").write_text("{}", encoding="utf-8")
-    (model / "config.json").write_text("{}", encoding="utf-8")
-    link = tmp_path / "run" / "exports" if what == "exports" else export_of_run(tmp_path / "run", "onnx")
-    link.parent.mkdir(exist_ok=True)
-    link.symlink_to(victim)
-    with pytest.raises(CheckpointError, match="is a link"):
-        export_of_run(tmp_path / "run", "onnx")
-    assert not [*victim.iterdir()]

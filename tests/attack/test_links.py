@@ -55,16 +55,6 @@ def test_a_link_deeper_inside_is_refused_too(victims: Victims, tmp_path: Path) -
     assert contents(own) == before
 
 
-def test_an_engine_writes_no_export_through_a_link(victims: Victims, tmp_path: Path) -> None:
-    run, own = tmp_path / "run", outside(tmp_path)
-    shutil.copytree(victims.run, run)
-    before = contents(own)
-    (run / "exports").symlink_to(own)
-    answer = query("predict", run, "a good film", "--engine", "onnx")
-    assert answer.code == 4 and "is a link" in answer.err
-    assert contents(own) == before
-
-
 def test_the_run_itself_may_be_a_link(victims: Victims, tmp_path: Path) -> None:
     unfinished(victims, tmp_path / "disk" / "run")
     (tmp_path / "runs").symlink_to(tmp_path / "disk")

@@ -99,8 +99,8 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
         (["audit", "lm", "--train-file", "a.txt"], "texts with answers, not those of lm"),
         (["audit", "imdb"], "files of texts with answers, not those of classify (imdb)"),
         (["audit", "classify", "--train-file", "a.csv", "--out", "r.txt"], "the report is a new CSV"),
-        (["audit", "classify", "imdb"], "takes one recipe"),
-        (["audit"], "data takes one recipe; none came"),
+        (["audit", "classify", "imdb"], "takes check|audit|show RECIPE; 3 came"),
+        (["audit"], "data takes check|audit|show RECIPE; 1 came"),
         (["check", "classify", "--train-file", "a.csv", "--out", "r.csv"], "data check writes no file"),
     ],
 )
@@ -180,4 +180,4 @@ def test_a_wrong_tag_is_named_with_its_word(suffix: str, cli: Callable, tmp_path
 
 def test_help_says_that_findings_are_no_failure(cli: Callable) -> None:
     text = " ".join(cli("data", "audit", "classify", "--help").out.split())
-    assert "exit code is 0 whatever it finds" in text and "--out FILE" in text
+    assert "exit code is 0 whatever it finds" in text and "--out PATH" in text

@@ -18,7 +18,15 @@ def test_own_files_are_scored(cli: Callable, runs: Runs, tmp_path: Path) -> None
     assert "predictions" not in scores and "examples" not in scores
 
     message = cli(
-        "evaluate", runs.translate, "--src-file", runs.src, "--ref-file", runs.tgt, "--json", "--beam-size", "2"
+        "evaluate",
+        runs.translate,
+        "--test-src-file",
+        runs.src,
+        "--test-tgt-file",
+        runs.tgt,
+        "--json",
+        "--beam-size",
+        "2",
     )
     scores = json.loads(message.out)
     assert (scores["task"], scores["n"], scores["decode"]["beam_size"]) == ("translate", 60, 2)
@@ -50,9 +58,9 @@ def test_evaluate_prints_headline_and_baselines(cli: Callable, runs: Runs) -> No
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--src-file", "a"], 2, "--src-file and --ref-file go together"),
-        (["--test-file", "a", "--src-file", "b", "--ref-file", "c"], 2, "two test sets"),
-        (["--test-file", "a", "--split", "train"], 2, "--split train"),
+        (["--test-src-file", "a"], 2, "the task classify has no use for --test-src-file"),
+        (["--test-file", "a", "--split", "train"], 2, "'train' is a split of the run's own data"),
+        (["--text-column", "a"], 2, "--text-column is of test files, and none is named"),
         (["--test-file", "no such file.csv"], 3, "no such file.csv"),
         (["--split", "tset"], 2, "tset"),
         (["--test-fil", "a"], 2, "did you mean '--test-file'?"),

@@ -13,7 +13,6 @@ import pytest
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.exported import export_of_run
 
 TEXTS = ["[en_US] March 5, 2021", "", "[de_DE] 5. März 2021"]
 
@@ -64,30 +63,12 @@ def test_prediction_with_an_exported_model_imports_no_torch(exported: Path) -> N
     assert done.returncode == 0, done.stderr
 
 
-def test_targets_are_listed_with_what_is_in_the_way(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", str(run)]) == 0
-    shown = capsys.readouterr().out
-    assert re.search(r"ctranslate2 +yes +Transformer ", shown)
-    assert main(["export", str(run), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["ctranslate2"]["architecture"] == "Transformer"
-
-
-def test_a_dry_run_names_what_would_be_written(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = run.parent / "never"
-    words = ["export", str(run), str(out), "--to", "ctranslate2", "--quantization", "int8", "--dry-run"]
-    assert main(words) == 0 and not out.exists()
-    shown = capsys.readouterr().out
-    assert shown.startswith("would write") and "rounded to int8" in shown
-    assert main([*words, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["dtype"] == "int8"
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "export takes a run folder"),
-        (["RUN", "OUT"], "none is named"),
-        (["RUN", "--to", "ctranslate2"], "takes a run and a new folder"),
+        ([], "export takes RUN OUT; none came"),
+        (["RUN", "OUT"], "export needs --to"),
+        (["RUN", "--to", "ctranslate2"], "export takes RUN OUT; 1 came"),
         (["RUN", "RUN", "--to", "ctranslate2"], "is not empty"),
         (["RUN", "OUT", "--to", "torchscript"], "torchscript"),
         (["RUN", "OUT", "--to", "hf"], "transformers has no class"),
@@ -108,7 +89,7 @@ def test_a_damaged_folder_and_options_that_do_not_fit_are_errors(
 ) -> None:
     assert main(["predict", str(exported), "a", "--precision", "bf16"]) == UsageError.exit_code
     assert main(["predict", str(exported), "a", "--sample"]) == UsageError.exit_code
-    for words in (["evaluate", str(exported)], ["explain", str(exported), "a"], ["export", str(exported)]):
+    for words in (["evaluate", str(exported)], ["explain", str(exported), "a"]):
         assert main(words) == UsageError.exit_code
         assert "is an exported model, not a run" in capsys.readouterr().err
     with pytest.raises(UsageError, match="predicts alone"):
@@ -120,41 +101,3 @@ def test_a_damaged_folder_and_options_that_do_not_fit_are_errors(
     (damaged / "model.bin").write_bytes(b"x")
     assert main(["predict", str(damaged), "a"]) == CheckpointError.exit_code
     assert "model.bin" in capsys.readouterr().err
-
-
-def test_an_engine_is_exported_once_and_answers_where_it_is_named(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A run of another model has another export; where none is named torch answers, and a hint names the export."""
-
-    def engine_of(*options: str) -> str:
-        capsys.readouterr()
-        assert main(["predict", str(run), TEXTS[0], *options]) == 0
-        out, err = capsys.readouterr()
-        lines.append(out)
-        assert err.count("exporting") == (options == ("--engine", "ctranslate2") and not exists)
-        return err.rsplit("computed by ", 1)[1].split(",")[0]
-
-    lines: list[str] = []
-    exists = False
-    assert engine_of() == "torch" and not (run / "exports").exists()
-    assert engine_of("--engine", "ctranslate2") == "ctranslate2"
-    exists = True
-    [folder] = (run / "exports").iterdir()
-    assert engine_of("--engine", "ctranslate2") == "ctranslate2"
-    assert engine_of() == "torch"
-    assert main(["predict", str(run), TEXTS[0]]) == 0 and "--engine ctranslate2" in capsys.readouterr().err
-    assert engine_of("--engine", "torch") == engine_of("--precision", "fp32") == "torch"
-    assert len(set(lines)) == 1
-    for options in (["--engine", "ctranslate2", "--precision", "fp32"], ["--engine", "ctranslate2", "--device", "mps"]):
-        assert main(["predict", str(run), "a", *options]) == UsageError.exit_code
-    assert main(["predict", f"{run},{run}", "a", "--engine", "onnx"]) == UsageError.exit_code
-    assert main(["predict", str(folder), "a", "--engine", "onnx"]) == UsageError.exit_code
-    manifest = run / "model" / "manifest.json"
-    before = export_of_run(run, "ctranslate2")
-    saved = manifest.read_bytes()
-    try:
-        manifest.write_bytes(saved + b" ")
-        assert export_of_run(run, "ctranslate2") != before == folder
-    finally:
-        manifest.write_bytes(saved)

@@ -2,47 +2,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.helpers.for_each import for_each
 from tests.helpers.tiny_runs import Runs
 
-from glassformer.cli import compare, data, demo, doctor, evaluate, explain, export, flags, predict, recipes, train
+import glassformer
+from glassformer.cli import flags, folders, predict, train
+from glassformer.cli.main import COMMANDS, parts_of
 from glassformer.config.recipes import homes, load_recipe, override
-from glassformer.errors import CheckpointError, UsageError
-
-ARGUMENTS = {
-    "compare": compare.CompareArguments,
-    "data": data.DataArguments,
-    "demo": demo.DemoArguments,
-    "doctor": doctor.DoctorArguments,
-    "evaluate": evaluate.EvaluateArguments,
-    "explain": explain.ExplainArguments,
-    "export": export.ExportArguments,
-    "import": import_module("glassformer.cli.import").ImportArguments,
-    "predict": predict.PredictArguments,
-    "recipes": recipes.RecipesArguments,
-    "train": train.TrainArguments,
-}
-FROZEN = Path(__file__).with_name("options.txt")
+from glassformer.errors import CheckpointError, UsageError, options_as_flags
 
 
-def test_the_options_are_those_written_down() -> None:
-    """A flag that goes or changes its name breaks somebody's script: it shows here first."""
-    now = "".join(
-        f"{verb} {name}\n"
-        for verb, cls in sorted(ARGUMENTS.items())
-        for name in sorted(name for name in flags.known_flags(cls) if "no-" not in name)
-    )
-    assert now == FROZEN.read_text(encoding="utf-8"), (
-        f"if this is meant, write it to {FROZEN.name} and the changelog:\n{now}"
-    )
+def settings_of(*argv: str, recipe: str = "imdb") -> Any:
+    """Return what `train RECIPE` makes of flags."""
+    with options_as_flags():
+        return flags.read(train.TrainArguments, [recipe, *argv]).for_recipe(load_recipe(recipe))[1]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_at_most_twelve_flags_of_its_own(command: str) -> None:
+    own = [flag for flag in flags.flags_of(parts_of(command)[0]) if "." not in flag.key]
+    assert len(own) <= 12
 
 
 def test_every_field_of_the_configuration_is_a_flag_of_train() -> None:
-    known = flags.known_flags(train.TrainArguments)
+    known = {flag.name for flag in flags.flags_of(train.TrainArguments)}
     for name, section in homes().items():
         prefix = f"{section}." if section in flags.PREFIXED else ""
         assert f"--{prefix}{name.replace('_', '-')}" in known
@@ -51,72 +38,85 @@ def test_every_field_of_the_configuration_is_a_flag_of_train() -> None:
 @pytest.mark.parametrize(
     ("argv", "words", "given"),
     [
-        (["imdb", "--lr", "3"], ["imdb"], ["--lr=3"]),
-        (["--lr", "3", "imdb"], ["imdb"], ["--lr=3"]),
-        (["--lr=3", "imdb", "--dry-run", "x"], ["imdb", "x"], ["--lr=3", "--dry-run"]),
-        (["--max_tokens", "9", "--train.lr=1", "--data.limit", "4"], [], ["--max-tokens=9", "--lr=1", "--limit=4"]),
-        (["--lr", "-1"], [], ["--lr=-1"]),
-        (["--text-column", "--odd--"], [], ["--text-column=--odd--"]),
-        (["--text-column", ""], [], ["--text-column="]),
-        (["--model.no-bias"], [], ["--model.no-bias"]),
-        (["a", "--", "--lr", "-h"], ["a", "--lr", "-h"], []),
-        (["-5", "-"], ["-5", "-"], []),
-        (["-h"], [], ["--help"]),
+        (["imdb", "--lr", "3"], ["imdb"], {"lr": 3.0}),
+        (["--lr", "3", "imdb"], ["imdb"], {"lr": 3.0}),
+        (["--lr=3", "imdb", "--dry-run"], ["imdb"], {"lr": 3.0, "dry_run": True}),
+        (["--lr", "-1"], [], {"lr": -1.0}),
+        (["--text-column", "--odd--"], [], {"text_column": "--odd--"}),
+        (["--text-column", ""], [], {"text_column": ""}),
+        (["--model.no-bias", "-o", "x", "-o=y"], [], {"bias": False, "out": "y"}),
+        (["--", "--lr"], ["--lr"], {}),
+        (["-"], ["-"], {}),
     ],
     ids=str,
 )
-def test_words_and_flags_are_parted(argv: list[str], words: list[str], given: list[str]) -> None:
-    assert flags.split_words(train.TrainArguments, argv, "train") == (words, given)
+def test_words_and_flags_are_parted(argv: list[str], words: list[str], given: dict[str, Any]) -> None:
+    found = flags.read(train.TrainArguments, argv)
+    assert (found.words, found.values) == (words, given)
 
 
 @pytest.mark.parametrize(
     ("argv", "text"),
     [
         (["--minuts", "3"], "did you mean '--minutes'?"),
-        (["--n-layers", "3"], "did you mean --model.n-layers?"),
-        (["--max-len=3"], "did you mean --text.max-len?"),
+        (["--n-layers", "3"], "did you mean '--model.n-layers'?"),
+        (["--max-len=3"], "did you mean '--text.max-len'?"),
         (["--model.n-layer", "3"], "did you mean '--model.n-layers'?"),
+        (["--train.lr=3"], "did you mean '--lr'?"),
+        (["--max_tokens", "9"], "did you mean '--max-tokens'?"),
+        (["--max-steps", "9"], "did you mean '--steps'?"),
+        (["--learning_rate", "9"], "did you mean '--lr'?"),
+        (["--num_train_epochs", "9"], "did you mean '--epochs'?"),
+        (["--per_device_train_batch_size", "9"], "did you mean '--batch-size'?"),
         (["--xyzzy"], "see --help for all"),
-        (["--dry-run=maybe"], "--dry-run turns it on"),
+        (["--dry-run=maybe"], "leave out the value"),
         (["--lr"], "glassformer train --help"),
         (["--lr", "--max-grad-norm", "1"], "glassformer train --help"),
     ],
     ids=str,
 )
 def test_wrong_flags_get_a_hint(argv: list[str], text: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        flags.split_words(train.TrainArguments, argv, "train")
+    with options_as_flags(), pytest.raises(UsageError) as caught:
+        flags.read(train.TrainArguments, argv)
     assert text in caught.value.hint
 
 
-def test_values_that_do_not_fit_are_one_line() -> None:
+def test_an_option_is_named_as_its_caller_writes_it() -> None:
     for given, message in (
-        ("--lr=abc", "flags: train.lr must be a number in (0, inf); got 'abc'"),
-        ("--limit=1.5", "flags: data.limit must be a whole number in [1, inf); got '1.5'"),
-        ("--device=gpu", "flags: train.device must be one of auto, cpu, cuda, mps; got 'gpu'"),
+        ("--lr=abc", "flags: --lr must be a number in (0, inf); got 'abc'"),
+        ("--limit=1.5", "flags: --limit must be a whole number in [1, inf); got '1.5'"),
+        ("--device=gpu", "flags: --device must be one of auto, cpu, cuda, mps; got 'gpu'"),
         ("--seeds=two", "flags: --seeds must be a whole number; got 'two'"),
+        ("--beta1=2", "flags: --beta1 must be a number in [0, 1); got 2.0"),
+        ("--model.n-heads=3", "flags: --model.d-model 128 is not a multiple of --model.n-heads 3"),
     ):
         with pytest.raises(UsageError) as caught:
-            flags.parse_for_recipe(train.TrainArguments, [given], load_recipe("imdb"), "train imdb")
+            settings_of(given)
         assert caught.value.message == message
+    with pytest.raises(UsageError) as caught:
+        glassformer.dry_run("dates", beam_size=2, n_best=3)
+    assert caught.value.hint == "a beam of as many or more can give them: beam_size=3"
+    with pytest.raises(UsageError, match="max_steps") as caught:
+        glassformer.dry_run("dates", max_steps=2)  # pyright: ignore[reportCallIssue]
+    assert caught.value.hint == "did you mean 'steps'?"
 
 
 def test_a_run_folder_must_be_one(tmp_path: Path) -> None:
     (tmp_path / "ende").mkdir()
     (tmp_path / "ende" / "config.toml").touch()
-    assert flags.run_folder(str(tmp_path / "ende")) == tmp_path / "ende"
+    assert folders.run_folder(str(tmp_path / "ende")) == tmp_path / "ende"
     with pytest.raises(CheckpointError, match="does not exist") as caught:
-        flags.run_folder(str(tmp_path / "edne"))
+        folders.run_folder(str(tmp_path / "edne"))
     assert caught.value.hint == "did you mean 'ende'?"
     with pytest.raises(CheckpointError, match="holds no run"):
-        flags.run_folder(str(tmp_path))
+        folders.run_folder(str(tmp_path))
     with pytest.raises(CheckpointError, match="is not a folder"):
-        flags.run_folder(str(tmp_path / "ende" / "config.toml"))
+        folders.run_folder(str(tmp_path / "ende" / "config.toml"))
 
 
 def test_only_what_was_given_is_passed_on() -> None:
-    arguments, options = flags.read(predict.PredictArguments, ["--beam-size=2", "--json"], "predict RUN")
-    assert options == {"beam_size": 2} and arguments == predict.PredictArguments(json=True)
+    given = flags.read(predict.PredictArguments, ["RUN", "--beam-size=2", "--json"])
+    assert given.settings() == {"beam_size": 2} and given.arguments() == predict.PredictArguments(json=True)
 
 
 OFFERED = {
@@ -156,7 +156,7 @@ def test_help_without_a_recipe_shows_recipes_and_every_flag(cli: Callable) -> No
     out = cli("train", "--help").out
     assert out.index("shakespeare") < out.index("usage: glassformer train")
     shown = {flag.replace("no-", "") for flag in re.findall(r"--[a-z0-9.-]+", out)}
-    assert {flag.replace("no-", "") for flag in flags.known_flags(train.TrainArguments)} <= shown
+    assert {flag.name for flag in flags.flags_of(train.TrainArguments)} <= shown
 
 
 def test_help_has_range_default_and_placeholder_of_a_flag(cli: Callable) -> None:
@@ -177,8 +177,7 @@ def test_help_has_range_default_and_placeholder_of_a_flag(cli: Callable) -> None
     ],
 )
 def test_last_flag_of_a_switch_counts(words: list[str], value: bool) -> None:
-    _, config = flags.parse_for_recipe(train.TrainArguments, words, load_recipe("dates"), "train dates")
-    assert config.train.snapshots is value
+    assert settings_of(*words, recipe="dates").train.snapshots is value
 
 
 def test_what_is_chosen_by_a_flag_brings_its_settings(cli: Callable) -> None:
@@ -190,13 +189,12 @@ def test_what_is_chosen_by_a_flag_brings_its_settings(cli: Callable) -> None:
     ("words", "text"),
     [
         (["imdb", "--beam-size", "3"], "the task classify has no use for --beam-size"),
-        (["imdb", "--n-dates", "3"], "data.n_dates is for dates, and data.dataset is imdb"),
+        (["imdb", "--n-dates", "3"], "--n-dates is for dates, and --dataset is imdb"),
         (["lm", "--no-sample"], "the task lm has no use for --no-sample"),
         (["dates", "--model.pooling", "max"], "the task translate has no use for --model.pooling"),
-        (["imdb-tutorial", "--weight-decay", "0.1"], "train.weight_decay is for adamw or sgd or muon"),
-        (["imdb", "--optimizer", "sgd", "--beta1", "0.9"], "train.beta1 is for adamw or adam or muon"),
+        (["imdb-tutorial", "--weight-decay", "0.1"], "--weight-decay is for adamw or sgd or muon"),
+        (["imdb", "--optimizer", "sgd", "--beta1", "0.9"], "--beta1 is for adamw or adam or muon"),
         (["imdb", "--optimizer=adm"], "did you mean 'adam'?"),
-        (["imdb", "--beta1", "2"], "train.adamw.beta1 must be a number in [0, 1); got 2.0"),
     ],
     ids=str,
 )
@@ -207,7 +205,7 @@ def test_a_flag_that_a_recipe_cannot_use_is_refused(words: list[str], text: str,
 
 def test_settings_of_what_is_chosen_arrive() -> None:
     given = ["--optimizer=sgd", "--momentum=0.5", "--minutes=3", "--limit=7"]
-    _, config = flags.parse_for_recipe(train.TrainArguments, given, load_recipe("imdb"), "train imdb")
+    config = settings_of(*given)
     assert config == override(load_recipe("imdb"), {"optimizer": "sgd", "momentum": 0.5, "minutes": 3, "limit": 7})
     assert config.train.sgd.momentum == 0.5 and config.train.epochs is None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -31,8 +30,10 @@ def test_demo_trains_shows_and_points_to_the_report(
     assert "as written" in message.out and "wrong" in message.out
     report = Path("runs/demo/report.md")
     assert str(report) in message.err and report.is_file()
-    assert cli("demo", "dates").code == 2
+    assert message.code == 0 and cli("demo", "dates").code == 2
     assert cli("demo", "--out", "runs/demo").code == 2
+    assert cli("demo", "--n-dates", "200", "--max-new-tokens", "3", *SMALL, "--json").code == 0
+    assert Path("runs/demo-2/report.md").is_file()
 
 
 def test_demo_offers_no_flag_that_it_refuses(cli: Callable) -> None:
@@ -41,22 +42,11 @@ def test_demo_offers_no_flag_that_it_refuses(cli: Callable) -> None:
     assert refused.code == 2 and "demo has no flag --resume" in refused.err
 
 
-def test_demo_finds_a_free_folder(tmp_path: Path) -> None:
-    from glassformer.cli.demo import _free_folder
-
-    assert _free_folder(tmp_path / "demo").name == "demo"
-    (tmp_path / "demo").mkdir()
-    assert _free_folder(tmp_path / "demo").name == "demo"
-    (tmp_path / "demo" / "x").touch()
-    (tmp_path / "demo-2").touch()
-    assert _free_folder(tmp_path / "demo").name == "demo-3"
-
-
 def test_data_check_passes_sound_files_and_lists_what_is_not(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     good = cli("data", "check", "classify", "--train-file", runs.table)
     assert good.code == 0 and "nothing stands in the way" in good.err
     unnamed = cli("data", "check", "--train-file", runs.table)
-    assert unnamed.code == 2 and "takes one recipe; none came" in unnamed.err
+    assert unnamed.code == 2 and "data takes check|audit|show RECIPE; 1 came: check" in unnamed.err
     path = tmp_path / "bad.csv"
     path.write_bytes(b"text,label\nfine,pos\n\xff,neg\nfine too,neg\n")
     bad = cli("data", "check", "classify", "--train-file", path)
@@ -91,7 +81,7 @@ def test_recipes_are_listed_and_printed(cli: Callable, tmp_path: Path) -> None:
     assert [row["recipe"] for row in rows] == recipe_names()
     printed = cli("recipes", "imdb").out
     (tmp_path / "mine.toml").write_text(printed, encoding="utf-8")
-    assert cli("recipes", tmp_path / "mine.toml").out == printed == cli("recipes", "show", "imdb").out
+    assert cli("recipes", tmp_path / "mine.toml").out == printed
     assert json.loads(cli("recipes", "imdb", "--json").out)["data"]["dataset"] == "imdb"
     assert cli("recipes", "imbd").code == 2
 
@@ -99,11 +89,8 @@ def test_recipes_are_listed_and_printed(cli: Callable, tmp_path: Path) -> None:
 def test_a_recipe_is_printed_with_its_comments_or_resolved(cli: Callable) -> None:
     shipped = (Path(glassformer.__file__).parent / "recipes" / "imdb.toml").read_text(encoding="utf-8")
     assert "# " in shipped and cli("recipes", "imdb").out == shipped
-    resolved = cli("recipes", "imdb", "--resolved").out
-    assert "#" not in resolved and tomllib.loads(resolved) == json.loads(
-        json.dumps(config_to_dict(load_recipe("imdb")))
-    )
-    assert cli("recipes", "--resolved").code == 2
+    resolved = json.loads(cli("recipes", "imdb", "--json").out)
+    assert resolved == json.loads(json.dumps(config_to_dict(load_recipe("imdb"))))
 
 
 def test_compare(cli: Callable, runs: Runs) -> None:
@@ -152,8 +139,6 @@ def test_doctor_examines_no_model_without_its_run(cli: Callable, runs: Runs) -> 
 def test_doctor_refuses_flags_that_do_not_belong(cli: Callable, runs: Runs) -> None:
     assert cli("doctor", runs.lm, "--lr", "1").code == 2
     assert cli("doctor", "--examine").code == 2
-    refused = cli("doctor", "dates", "--examine")
-    assert refused.code == 2 and "doctor takes a run folder, and dates is a recipe" in refused.err
     assert cli("doctor", "none").code == 4
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.helpers.tiny_runs import Runs
 
+from glassformer.utils import console
+
 
 def test_classify_from_arguments_and_stdin_is_the_same(cli: Callable, runs: Runs) -> None:
     texts = ["a good film", "a bad film", ""]
@@ -61,14 +63,12 @@ def test_n_best_is_ranked(cli: Callable, runs: Runs) -> None:
 
 def test_lm_goes_on_from_a_prompt_and_seeds_matter(cli: Callable, runs: Runs) -> None:
     options = ["--max-new-tokens", "20", "--top-p", "0.9"]
-    first = cli("predict", runs.lm, "--prompt", "In the", *options, "--seed", "1")
-    again = cli("predict", runs.lm, "--prompt", "In the", *options, "--decode-seed", "1")
-    other = cli("predict", runs.lm, "--prompt", "In the", *options, "--seed", "2")
+    first, again, other = (cli("predict", runs.lm, "In the", *options, "--decode-seed", seed) for seed in "112")
     assert first.code == 0
     assert first.out.startswith("In the")
     assert first.out == again.out != other.out
-    row = json.loads(cli("predict", runs.lm, "--prompt", "In the", *options, "--seed", "1", "--json").out)
-    assert row["prompt"] + row["text"] + "\n" == first.out
+    row = json.loads(cli("predict", runs.lm, "In the", *options, "--decode-seed", "1", "--json").out)
+    assert console.printable(row["prompt"] + row["text"]) + "\n" == first.out
 
 
 def test_what_begins_with_a_dash(cli: Callable, runs: Runs) -> None:
@@ -76,7 +76,7 @@ def test_what_begins_with_a_dash(cli: Callable, runs: Runs) -> None:
     assert refused.code == 2 and "-good film" in refused.err
     taken = cli("predict", runs.classify, "--json", "--", "--json", "-good film")
     assert [json.loads(line)["text"] for line in taken.out.splitlines()] == ["--json", "-good film"]
-    prompt = cli("predict", runs.lm, "--prompt", "- a", "--max-new-tokens", "1", "--json")
+    prompt = cli("predict", runs.lm, "- a", "--max-new-tokens", "1", "--json")
     assert json.loads(prompt.out)["prompt"] == "- a"
 
 
@@ -97,14 +97,14 @@ def test_a_byte_order_mark_is_no_text(cli: Callable, runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (["--top-p", "0"], 2, "decode.top_p must be a number in (0, 1]"),
-        (["--temperature", "-1"], 2, "decode.temperature"),
+        (["--top-p", "0"], 2, "--top-p must be a number in (0, 1]"),
+        (["--temperature", "-1"], 2, "--temperature"),
         (["--beam", "3"], 2, "did you mean '--beam-size'?"),
     ],
     ids=str,
 )
 def test_bad_options(cli: Callable, runs: Runs, options: list[str], code: int, message: str) -> None:
-    outcome = cli("predict", runs.lm, "--prompt", "In", *options)
+    outcome = cli("predict", runs.lm, "In", *options)
     assert outcome.code == code and message in outcome.err and outcome.out == ""
 
 
@@ -174,7 +174,16 @@ def test_scores_tell_how_many_texts_were_cut(cli: Callable, runs: Runs, tmp_path
     (tmp_path / "t.csv").write_text(f"text,label\n{long},pos\nx,neg\n", encoding="utf-8")
     (tmp_path / "s").write_text(f"{long}\nnumber 3\n", encoding="utf-8")
     (tmp_path / "r").write_text("Nummer 3\nNummer 3\n", encoding="utf-8")
-    pairs = ["--src-file", tmp_path / "s", "--ref-file", tmp_path / "r", "--beam-size", "1", "--max-new-tokens", "2"]
+    pairs = [
+        "--test-src-file",
+        tmp_path / "s",
+        "--test-tgt-file",
+        tmp_path / "r",
+        "--beam-size",
+        "1",
+        "--max-new-tokens",
+        "2",
+    ]
     for run, files in ((runs.classify, ["--test-file", tmp_path / "t.csv"]), (runs.translate, pairs)):
         message = cli("evaluate", run, *files, "--json")
         assert json.loads(message.out)["n_truncated"] == 1
@@ -229,18 +238,14 @@ def test_a_wrong_type_is_answered_with_a_sentence(runs: Runs) -> None:
             call()
 
 
-def test_the_name_of_a_file_and_a_table_on_stdin_are_noted(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    table = tmp_path / "in.csv"
-    table.write_text("id,text\n1,a good film\n", encoding="utf-8")
-    named = cli("predict", runs.classify, str(table), "a good film", "x" * 5000, "")
-    assert named.code == 0 and len(named.out.splitlines()) == 4
-    assert named.err.count("is a file, and its name is answered as a text") == 1 and "--file" in named.err
-    piped = cli("predict", runs.classify, stdin=table.read_bytes())
-    assert len(piped.out.splitlines()) == 2 and "the first line is that of a table" in piped.err
-    for line in (b'{"text": "a good film"}', b"Text;Label", b'"review"\t"stars"'):
-        assert "--file" in cli("predict", runs.classify, stdin=line + b"\n").err
-    for line in (b"a good film", b"text", b"in this review, he says it is good", b"{a}", b"good, bad"):
-        assert "--file" not in cli("predict", runs.classify, stdin=line + b"\n").err
+def test_what_strangers_named_is_printed_without_control_characters(
+    cli: Callable, tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"text": "a", "label": "x\x1b[31m1\u202e", "probability": 0.5}
+    monkeypatch.setattr("glassformer.run.Run.predict_stream", lambda *_, **__: iter([answer]))
+    assert cli("predict", runs.classify, "a").out == "x\\u001b[31m1\\u202e\t0.5000\n"
+    assert json.loads(cli("predict", runs.classify, "a", "--json").out)["label"] == answer["label"]
+    assert "evil\\u001b[31m" in cli("predict", tmp_path / "evil\x1b[31m", "a").err
 
 
 def test_empty_texts_are_counted(cli: Callable, runs: Runs) -> None:

@@ -1,4 +1,4 @@
-"""`glassformer predict --file`: a table with the columns of the answers, of every task, interrupted and continued."""
+"""`glassformer predict-table`: a table with the columns of the answers, of every task."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 from tests.helpers.pretrained import bert_folder
-from tests.helpers.small_runs import command
 from tests.helpers.tiny_runs import SMALL, Runs
 
-from glassformer.cli import predict_table
+from glassformer.cli import predict
 from glassformer.cli.main import main
 from glassformer.data.answered_table import TableWriter
 
@@ -47,7 +46,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 def test_a_classifier_labels_each_row_as_it_labels_a_text(cli: Callable, runs: Runs, table: Path) -> None:
     out = table.with_name("out.csv")
-    done = cli("predict", runs.classify, "--file", table, "--out", out, "--probabilities", "--json")
+    done = cli("predict-table", runs.classify, table, out, "--probabilities", "--json")
     assert done.code == 0, done.err
     facts = json.loads(done.out)
     assert facts["rows"] == N and facts["precision"] == "fp32"
@@ -66,16 +65,14 @@ def test_a_classifier_labels_each_row_as_it_labels_a_text(cli: Callable, runs: R
 def test_a_translator_and_a_language_model(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "number 3", "n": [1]}\n{"text": "", "n": null}\n', "utf-8")
     done = cli(
-        "predict", runs.translate, "--file", tmp_path / "a.jsonl", "--out", tmp_path / "b.jsonl",
+        "predict-table", runs.translate, tmp_path / "a.jsonl", tmp_path / "b.jsonl",
         "--beam-size", "2", "--n-best", "2",
     )  # fmt: skip
     assert done.code == 0, done.err
     first, second = lines_of(tmp_path / "b.jsonl")
     assert [*first] == ["text", "n", "translation", "score", "translation_2", "score_2"]
     assert first["n"] == [1] and second["translation"] == "" and first["score"] >= first["score_2"]
-    done = cli(
-        "predict", runs.lm, "--file", tmp_path / "a.jsonl", "--out", tmp_path / "c.csv.gz", "--max-new-tokens", "5"
-    )
+    done = cli("predict-table", runs.lm, tmp_path / "a.jsonl", tmp_path / "c.csv.gz", "--max-new-tokens", "5")
     assert done.code == 0, done.err
     assert gzip.decompress((tmp_path / "c.csv.gz").read_bytes()).startswith(b"text,n,continuation\nnumber 3,[1],")
 
@@ -85,14 +82,14 @@ def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
     trained = ["train", "pretrain", "--train-file", tmp_path / "texts.txt", "--out", tmp_path / "masked", *SMALL]
     assert main([*map(str, trained)]) == 0
     (tmp_path / "a.csv").write_text("text\na good [MASK]\nno mask\n", "utf-8")
-    assert cli("predict", tmp_path / "masked", "--file", tmp_path / "a.csv", "--out", tmp_path / "b.csv").code == 0
+    assert cli("predict-table", tmp_path / "masked", tmp_path / "a.csv", tmp_path / "b.csv").code == 0
     first, second = rows_of(tmp_path / "b.csv")
     assert [*first] == ["text", "filled", "guesses"] and second["filled"] == "no mask" and second["guesses"] == "[]"
     [guesses] = json.loads(first["guesses"])
     assert first["filled"] == f"a good {guesses[0]['token']}"
     bert_folder(tmp_path / "bert", "bare")
     assert cli("import", tmp_path / "bert", "--out", tmp_path / "embedder").code == 0
-    done = cli("predict", tmp_path / "embedder", "--file", tmp_path / "a.csv", "--out", tmp_path / "b.jsonl")
+    done = cli("predict-table", tmp_path / "embedder", tmp_path / "a.csv", tmp_path / "b.jsonl")
     assert done.code == 0, done.err
     row = lines_of(tmp_path / "b.jsonl")[0]
     [answer] = cli("predict", tmp_path / "embedder", row["text"], "--json").out.splitlines()
@@ -103,12 +100,12 @@ def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
 def test_an_exported_model_answers_without_torch(runs: Runs, cli: Callable, table: Path, tmp_path: Path) -> None:
     exported = tmp_path / "exported"
     assert cli("export", runs.classify, exported, "--to", "onnx").code == 0
-    arguments = ["predict", str(exported), "--file", str(table), "--out", str(tmp_path / "out.csv")]
+    arguments = ["predict-table", str(exported), str(table), str(tmp_path / "out.csv")]
     code = f"import sys; from glassformer.cli.main import main; code = main({arguments!r})"
     command = [sys.executable, "-c", f"{code}; sys.exit(code or 'torch' in sys.modules)"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    cli("predict", runs.classify, "--file", table, "--out", tmp_path / "run.csv")
+    cli("predict-table", runs.classify, table, tmp_path / "run.csv")
     assert [row["label"] for row in rows_of(tmp_path / "out.csv")] == [
         row["label"] for row in rows_of(tmp_path / "run.csv")
     ]
@@ -118,73 +115,43 @@ def test_joined_runs_and_ensembles_answer_together(runs: Runs, cli: Callable, ta
     again = ["train", "classify", "--train-file", runs.table, "--out", tmp_path / "again", *SMALL, "--seed", "2"]
     assert main([*map(str, again), "--model.ensemble-size", "2"]) == 0
     both = f"{runs.classify},{tmp_path / 'again'}"
-    assert cli("predict", both, "--file", table, "--out", tmp_path / "out.csv").code == 0
+    assert cli("predict-table", both, table, tmp_path / "out.csv").code == 0
     row = rows_of(tmp_path / "out.csv")[0]
     [answer] = cli("predict", both, row["text"], "--json").out.splitlines()
     assert float(row["probability"]) == pytest.approx(json.loads(answer)["probability"], abs=1e-6)
 
 
-@pytest.fixture
-def stops(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return a function that interrupts the command before it writes group N of the answers."""
-    append = TableWriter.append
-
-    def stop_in(group: int) -> None:
-        seen = 0
-
-        def interrupted(self: TableWriter, *arguments: Any) -> None:
-            nonlocal seen
-            seen += 1
-            if seen == group:
-                signal.raise_signal(signal.SIGINT)
-            append(self, *arguments)
-
-        monkeypatch.setattr(TableWriter, "append", interrupted)
-
-    return stop_in
-
-
-@pytest.mark.parametrize("task", ["classify", "lm"])
-@pytest.mark.parametrize("group", [1, 2, 3])
-def test_an_interrupted_table_is_continued_to_the_same_rows(
-    runs: Runs, cli: Callable, table: Path, stops: Callable, group: int, task: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("group", [1, 3])
+def test_an_interrupted_table_leaves_nothing(
+    runs: Runs, cli: Callable, table: Path, group: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, out = table.with_name("whole.csv"), table.with_name("out.csv")
-    partial, first = table.with_name("out.csv.partial"), table.with_name("first.csv")
-    run = getattr(runs, task)
-    given = ["--file", table] if task == "classify" else ["--file", table, "--max-new-tokens", "2"]
-    assert cli("predict", run, *given, "--out", whole).code == 0
-    stops(group)
-    stopped = cli("predict", run, *given, "--out", out)
-    n = 256 * (group - 1)
-    assert stopped.code == 130 and not out.exists() and partial.exists() == (group > 1)
-    if group == 1:
-        assert "nothing was answered yet" in stopped.err
-        return
-    assert f"rows 1 to {n} are answered, and kept in {partial}" in stopped.err
-    assert f"--skip-rows {n}" in stopped.err
-    monkeypatch.undo()
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(table.parent / "cache"))
-    again = cli("predict", run, *given, "--out", out)
-    assert again.code == 2 and "holds rows that an earlier command answered" in again.err
-    partial.rename(first)
-    assert cli("predict", run, *given, "--out", out, "--skip-rows", n).code == 0
-    assert rows_of(first) + rows_of(out) == rows_of(whole)
-    assert cli("predict", run, *given, "--out", table.with_name("x.csv"), "--skip-rows", N).code == 2
+    append, seen = TableWriter.append, list[int]()
+
+    def interrupted(self: TableWriter, rows: Any) -> None:
+        seen.append(len(rows))
+        if len(seen) == group:
+            signal.raise_signal(signal.SIGINT)
+        append(self, rows)
+
+    monkeypatch.setattr(TableWriter, "append", interrupted)
+    assert cli("predict-table", runs.classify, table, table.with_name("out.csv")).code == 130
+    assert [path.name for path in table.parent.iterdir()] == [table.name]
 
 
 def test_a_table_that_changes_in_between_is_noticed(
     runs: Runs, cli: Callable, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scan = predict_table.scan_table
+    from glassformer.data import answered_table
+
+    scan = answered_table.scan_table
 
     def scan_and_change(*arguments: Any) -> Any:
         found = scan(*arguments)
         table.write_bytes(table.read_bytes() + b'7,"one more",\n')
         return found
 
-    monkeypatch.setattr(predict_table, "scan_table", scan_and_change)
-    done = cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv"))
+    monkeypatch.setattr(answered_table, "scan_table", scan_and_change)
+    done = cli("predict-table", runs.classify, table, table.with_name("out.csv"))
     assert done.code == 3 and "changed while it was read" in done.err and not table.with_name("out.csv").exists()
 
 
@@ -196,8 +163,8 @@ def test_a_full_disk_ends_with_what_to_do(
 
     with monkeypatch.context() as patch:
         patch.setattr(TableWriter, "append", full)
-        done = cli("predict", runs.classify, "--file", table, "--out", table.with_name("out.csv"))
-    assert done.code == 6 and "No space left on device" in done.err
+        done = cli("predict-table", runs.classify, table, table.with_name("out.csv"))
+    assert done.code == 6 and "the disk is full" in done.err
     assert [path.name for path in table.parent.iterdir()] == [table.name]
 
 
@@ -212,8 +179,8 @@ def test_what_cannot_be_written_is_refused_before_an_answer(
     cli: Callable, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str, message: str
 ) -> None:
     (tmp_path / name).write_text(content, "utf-8")
-    monkeypatch.setattr(predict_table, "_answered", None)  # nothing calls it
-    done = cli("predict", runs.classify, "--file", tmp_path / name, "--out", tmp_path / "b.csv")
+    monkeypatch.setattr(predict, "_answered", None)  # nothing calls it
+    done = cli("predict-table", runs.classify, tmp_path / name, tmp_path / "b.csv")
     assert done.code == 3 and message in done.err, done.err
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
@@ -221,16 +188,12 @@ def test_what_cannot_be_written_is_refused_before_an_answer(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--file", "in.csv"], "--file needs --out"),
-        (["--out", "out.csv"], "--out goes with --file"),
-        (["--probabilities"], "--probabilities goes with --file"),
-        (["--file", "in.csv", "--out", "out.xlsx"], "the name of a table to write ends in"),
-        (["--file", "in.csv", "--out", "out.csv", "--skip-rows", "-1"], "is a number of rows, not -1"),
-        (["--file", "in.csv", "--out", "gone/out.csv"], "there is no folder gone"),
-        (["--file", "in.csv", "--out", "in.csv"], "in.csv exists"),
-        (["a text", "--file", "in.csv", "--out", "out.csv"], "texts and --file were given"),
-        (["--file", "in.csv", "--out", "out.csv", "--text-column", "txt"], "there is no column 'txt'"),
-        (["--file", "taken.csv", "--out", "out.csv"], "taken.csv has a column 'label' already"),
+        (["in.csv"], "predict-table takes RUN[,RUN,…] TABLE OUT; 2 came"),
+        (["in.csv", "out.xlsx"], "the name of a table to write ends in"),
+        (["in.csv", "gone/out.csv"], "there is no folder gone"),
+        (["in.csv", "in.csv"], "in.csv exists"),
+        (["in.csv", "out.csv", "--text-column", "txt"], "there is no column 'txt'"),
+        (["taken.csv", "out.csv"], "taken.csv has a column 'label' already"),
     ],
     ids=str,
 )
@@ -239,22 +202,22 @@ def test_what_contradicts_itself_is_refused(
 ) -> None:
     monkeypatch.chdir(table.parent)
     Path("taken.csv").write_text("text,label\na good film,x\n", "utf-8")
-    done = cli("predict", runs.classify, *arguments)
+    done = cli("predict-table", runs.classify, *arguments)
     assert done.code == 2 and message in done.err, done.err
     assert sorted(path.name for path in Path().iterdir()) == ["in.csv", "taken.csv"]
-    prefixed = cli("predict", runs.classify, "--file", "taken.csv", "--out", "b.csv", "--prefix", "model_")
+    prefixed = cli("predict-table", runs.classify, "taken.csv", "b.csv", "--prefix", "model_")
     assert prefixed.code == 0 and [*rows_of(Path("b.csv"))[0]] == ["text", "label", "model_label", "model_probability"]
 
 
 def test_classes_are_asked_of_a_classifier_alone(cli: Callable, runs: Runs, table: Path) -> None:
     out = table.with_name("out.csv")
-    done = cli("predict", runs.translate, "--file", table, "--out", out, "--probabilities")
-    assert done.code == 2 and "--probabilities is for classifiers" in done.err
+    done = cli("predict-table", runs.translate, table, out, "--probabilities")
+    assert done.code == 2 and "are of classifiers" in done.err
 
 
 def test_a_malformed_table_leaves_nothing(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text,id\na,1\nb\n", "utf-8")
-    done = cli("predict", runs.classify, "--file", tmp_path / "a.csv", "--out", tmp_path / "b.csv")
+    done = cli("predict-table", runs.classify, tmp_path / "a.csv", tmp_path / "b.csv")
     assert done.code == 3 and "a.csv:3: 2 columns are expected, but there are 1" in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
@@ -262,18 +225,5 @@ def test_a_malformed_table_leaves_nothing(cli: Callable, runs: Runs, tmp_path: P
 def test_the_column_of_training_is_found_again(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     rows = [{"body": "another and much longer text than the other one", "text": "a good film"}]
     (tmp_path / "a.jsonl").write_text(json.dumps(rows[0]) + "\n", "utf-8")
-    done = cli("predict", runs.classify, "--file", tmp_path / "a.jsonl", "--out", tmp_path / "b.jsonl")
+    done = cli("predict-table", runs.classify, tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     assert done.code == 0 and "text is column 'text'" in done.err
-
-
-@pytest.mark.slow
-def test_a_killed_command_leaves_whole_rows(runs: Runs, cli: Callable, tmp_path: Path) -> None:
-    table, out, partial = tmp_path / "in.csv", tmp_path / "out.csv", tmp_path / "out.csv.partial"
-    table.write_text("text\n" + "".join(f"number {i}\n" for i in range(3000)), "utf-8")
-    arguments = ("predict", str(runs.translate), "--file", str(table), "--out", str(out), "--beam-size", "4")
-    process = command(tmp_path / "log", *arguments)
-    process.until(lambda: partial.exists() and partial.stat().st_size)
-    process.send(signal.SIGKILL)
-    process.wait(60)
-    assert not out.exists() and len(rows_of(partial)) > 0
-    assert "holds rows that an earlier command answered" in cli(*arguments).err

@@ -24,20 +24,20 @@ def test_a_run_folder_is_complete_and_its_config_is_a_recipe(runs: Runs) -> None
         ([], "there are: classify, dates"),
         (["imbd"], "did you mean 'imdb'"),
         (["./my.toml"], "a path must lead to a TOML file"),
-        (["imdb", "dates"], "train takes one recipe; 2 came: imdb dates"),
+        (["imdb", "dates"], "train takes [RECIPE]; 2 came: imdb dates"),
         (["imdb", "--minuts", "3"], "did you mean '--minutes'?"),
         (["imdb", "--hlep"], "did you mean '--help'?"),
-        (["imdb", "--n-layers", "3"], "did you mean --model.n-layers?"),
-        (["imdb", "--lr", "abc"], "train.lr must be a number in (0, inf); got 'abc'"),
-        (["imdb", "--lr", "-1"], "train.lr must be a number in (0, inf); got -1.0"),
-        (["imdb", "--lr", "nan"], "train.lr must be a number in (0, inf); got nan"),
-        (["imdb", "--limit", "1.5"], "data.limit must be a whole number in [1, inf); got '1.5'"),
+        (["imdb", "--n-layers", "3"], "did you mean '--model.n-layers'?"),
+        (["imdb", "--lr", "abc"], "--lr must be a number in (0, inf); got 'abc'"),
+        (["imdb", "--lr", "-1"], "--lr must be a number in (0, inf); got -1.0"),
+        (["imdb", "--lr", "nan"], "--lr must be a number in (0, inf); got nan"),
+        (["imdb", "--limit", "1.5"], "--limit must be a whole number in [1, inf); got '1.5'"),
         (["imdb", "--schedule", "cosin"], "one of constant, linear, cosine, inverse-sqrt; got 'cosin'"),
         (["imdb", "--out"], "--out needs a value"),
         (["imdb", "--lr", "--out", "x"], "--lr needs a value"),
-        (["imdb", "--model.n-heads", "3"], "not a multiple of model.n_heads 3"),
+        (["imdb", "--model.n-heads", "3"], "not a multiple of --model.n-heads 3"),
         (["dates", "--seeds", "0"], "at least 2; got 0"),
-        (["imdb", "--train-file", "x.csv"], "data.train_file is for files, and data.dataset is imdb"),
+        (["imdb", "--train-file", "x.csv"], "--train-file is for files, and --dataset is imdb"),
     ],
     ids=str,
 )
@@ -89,7 +89,7 @@ def test_a_recipe_by_path_with_flags_over_it(cli: Callable, runs: Runs, tmp_path
     recipe = tmp_path / "mine.toml"
     text = (runs.classify / "config.toml").read_text(encoding="utf-8")
     recipe.write_text(text.replace("steps = 4", "steps = 2"), encoding="utf-8")
-    message = cli("train", recipe, "--out", tmp_path / "run", "--train.seed", "7", "--model.n_layers=2")
+    message = cli("train", recipe, "--out", tmp_path / "run", "--seed", "7", "--model.n-layers=2")
     assert message.code == 0, message.err
     config = load_recipe(tmp_path / "run")
     assert (config.train.steps, config.train.seed, config.model.n_layers) == (2, 7, 2)

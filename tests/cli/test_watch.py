@@ -1,11 +1,9 @@
-"""`train --watch` and `explain --follow` on the command line: what they refuse, start and end."""
+"""`train --watch` and `glassformer watch` on the command line: what they refuse, start and end."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,8 @@ import pytest
 from tests.explain.test_report import Page
 from tests.helpers.small_runs import FLAGS, write_table
 
-from glassformer.cli import explain_follow
+from glassformer.cli import watch
 from glassformer.cli.main import main
-from glassformer.explain.page import server
 from glassformer.runs.checkpoints import snapshot_folders
 
 WAITS = "import sys; sys.stdin.read()"
@@ -43,10 +40,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     started = Started()
 
     class Replaced:
-        PIPE, DEVNULL, TimeoutExpired = subprocess.PIPE, subprocess.DEVNULL, subprocess.TimeoutExpired
+        PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
         Popen = staticmethod(started)
 
-    monkeypatch.setattr(explain_follow, "subprocess", Replaced)
+    monkeypatch.setattr(watch, "subprocess", Replaced)
     return started
 
 
@@ -62,10 +59,10 @@ def test_watching_changes_no_bit_and_ends_with_the_training(tmp_path: Path, star
     assert not started.commands
     assert trained(tmp_path, "watched", "--watch", "--no-browser") == 0
     ((_, _, code, *arguments),) = started.commands
-    assert code == explain_follow.CHILD
-    assert arguments == [str(tmp_path / "watched"), "--follow", "--control", "--device=cpu", "--no-browser"]
+    assert code == watch.CHILD
+    assert arguments == ["watch", str(tmp_path / "watched"), "--control", "--device=cpu", "--no-browser"]
     assert started.environments[0]["OMP_NUM_THREADS"] == "1"
-    assert started.processes[0].returncode == 0, "it has ended, as its pipe was closed"
+    assert started.processes[0].returncode is not None, "it has ended"
     weights = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("plain", "watched")]
     assert weights[0] == weights[1]
     assert [step for step, _ in snapshot_folders(tmp_path / "watched" / "snapshots")] == [0, 16]
@@ -79,55 +76,33 @@ def test_a_page_that_cannot_be_started_stops_no_training(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(explain_follow.subprocess, "Popen", refuse)
+    monkeypatch.setattr(watch.subprocess, "Popen", refuse)
     assert trained(tmp_path, "run", "--watch") == 0
     assert capsys.readouterr().err.count("the page cannot be started: Cannot allocate memory") == 1
 
 
-def test_the_address_is_repeated_when_the_training_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What the training writes into the pipe makes its page print the address; the pipe's end ends the page."""
-    reading, writing = os.pipe()
-    os.write(writing, b"\n")
-    os.close(writing)
-    ended = threading.Event()
-
-    def serve(followed: Any, on_ready: Any, **_: Any) -> None:
-        on_ready("http://127.0.0.1:8317/?token=a")
-        again.set()
-        assert ended.wait(60)
-
-    again = threading.Event()
-    monkeypatch.setattr(server, "serve", serve)
-    monkeypatch.setattr(explain_follow, "_announced", [])
-    monkeypatch.setattr(explain_follow, "_ends_with_training", False)
-    monkeypatch.setattr(explain_follow.os, "nice", lambda _: 0, raising=False)
-    monkeypatch.setattr(explain_follow.os, "kill", lambda *_: ended.set())
-
-    def read(fd: int, n: int, read: Any = os.read) -> bytes:
-        assert fd != 0 or again.wait(60)
-        return read(reading if fd == 0 else fd, n)
-
-    monkeypatch.setattr(explain_follow.os, "read", read)
-    assert explain_follow.as_child([str(tmp_path), "--follow", "--control", "--device=cpu", "--no-browser"]) == 0
-    printed = capsys.readouterr().err
-    os.close(reading)
-    assert "Ctrl-C stops the training, which is saved; the page: http://127.0.0.1:8317/?token=a" in printed
-    assert printed.rstrip().splitlines().count("the page: http://127.0.0.1:8317/?token=a") == 1
+@pytest.mark.skipif("os.name == 'nt'", reason="signals are POSIX's")
+def test_the_page_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", watch.CHILD, "watch", str(tmp_path), "--no-browser", "--port", "0"]
+    page = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert page.stdin is not None and page.stdout is not None
+    try:
+        assert page.stdout.readline().startswith(b"http://127.0.0.1:")
+        page.stdin.close()
+        page.wait(60)
+    finally:
+        page.kill()
+        page.stdout.close()
 
 
 REFUSED = {
-    "train imdb --watch --dry-run": "does not go with --dry-run",
-    "train imdb --watch --overfit-batch": "does not go with --overfit-batch",
-    "train imdb --watch --seeds 2": "does not go with --seeds",
-    "explain . --control": "--control goes with --follow",
-    "explain . text --follow": "--follow takes no text",
-    "explain . --follow --checkpoint model": "--checkpoint does not go with --follow",
-    "explain . --follow --compare b": "--compare does not go with --follow",
-    "explain . --follow -o page.pdf": "--follow writes a page",
-    "explain . --follow -o page.html --control": "a saved page cannot ask a training",
-    "explain none --follow": "there is no folder none",
+    "train imdb --watch --dry-run": "--watch does not go with --dry-run",
+    "train imdb --watch --overfit-batch": "--watch does not go with --overfit-batch",
+    "train imdb --watch --seeds 2": "--watch does not go with --seeds",
+    "train imdb --dry-run --overfit-batch": "--overfit-batch does not go with --dry-run",
+    "watch . text": "watch takes RUN; 2 came",
+    "watch . -o page.pdf": "--out ends in .pdf",
+    "watch none": "there is no folder none",
 }
 
 
@@ -143,7 +118,7 @@ def test_refusals_are_a_sentence(
 
 def test_a_replay_is_written(tmp_path: Path, started: Started, capsys: pytest.CaptureFixture[str]) -> None:
     assert trained(tmp_path, "run", "--watch") == 0
-    assert main(["explain", str(tmp_path / "run"), "--follow", "-o", str(tmp_path / "replay.html")]) == 0
+    assert main(["watch", str(tmp_path / "run"), "-o", str(tmp_path / "replay.html")]) == 0
     assert "written:" in capsys.readouterr().err
     saved = Page((tmp_path / "replay.html").read_text(encoding="utf-8")).data()["training"]
     assert saved["now"]["state"] == "finished" and len(saved["answers"]) == len(saved["texts"]) * 4

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from glassformer.cli import flags
-from glassformer.cli.main import COMMANDS
+from glassformer.cli.main import COMMANDS, parts_of
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.training import finetune
 
 ROOT = Path(__file__).parents[2]
 
 
-def arguments_of(command: str) -> Any:
-    """Return the dataclass of a command's flags."""
-    return getattr(import_module(f"glassformer.cli.{command}"), f"{command.capitalize()}Arguments")
-
-
-ARGUMENTS = {name: arguments_of(name) for name in COMMANDS}
+ARGUMENTS = {name: parts_of(name)[0] for name in COMMANDS}
 DOCUMENTS = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md")
 
 
@@ -34,7 +27,7 @@ def commands(text: str) -> list[str]:
         match = re.match(r"\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(glassformer [a-z].*)", line)
         shown = [match.group(1)] if match else re.findall(r"`(glassformer [a-z][^`]*)`", line)
         for command in shown:
-            found += re.split(r"\s+[<>|#]", command)[0].rstrip().split(" && ")
+            found += re.split(r"\s+[<>|#]|\s{2,}", command)[0].rstrip().split(" && ")
     return found
 
 
@@ -56,13 +49,14 @@ def test_documented_commands_exist(path: Path, monkeypatch: pytest.MonkeyPatch) 
     for command in commands(path.read_text(encoding="utf-8")):
         verb, *rest = shlex.split(command)[1:]
         assert verb in ARGUMENTS, f"{path.name}: {command}"
-        rest = ["--out" if w == "-o" else w for w in rest if w not in ("…", "...", "--help")]
-        words, given = flags.split_words(ARGUMENTS[verb], rest, verb)
-        if verb == "train" and words and words[0].islower() and "/" not in words[0]:
-            assert words[0] in recipe_names(), f"{path.name}: {command}"
-            flags.parse_for_recipe(ARGUMENTS["train"], given, load_recipe(words[0]), "train")
+        if not rest or {"…", "...", "--help"} & {*rest}:
+            continue  # the command is named, not shown
+        given = flags.read(ARGUMENTS[verb], rest)
+        if verb == "train" and given.words and given.words[0].islower() and "/" not in given.words[0]:
+            assert given.words[0] in recipe_names(), f"{path.name}: {command}"
+            given.for_recipe(load_recipe(given.words[0]))
         elif verb not in ("data", "train"):
-            flags.parse(ARGUMENTS[verb], given, verb)
+            given.arguments()
 
 
 def test_make_targets_in_the_documents_exist() -> None:

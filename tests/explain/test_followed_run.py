@@ -37,7 +37,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("followed")
     settings = {"epochs": None, "steps": 40, "snapshots": True, "threads": 1, "validate_every": 2}
     run = train("classify", out=folder / "run", train_file=str(write_table(folder)), **SMALL, **settings)
-    assert run is not None
     return run
 
 
@@ -146,7 +145,6 @@ def test_probes_of_a_language_model_begin_at_a_border(tmp_path: Path) -> None:
     book.write_text(" ".join(f"number{i} word{i}" + "\n" * (i % 7 == 0) for i in range(900)), encoding="utf-8")
     settings = {"epochs": None, "steps": 2, "snapshots": True, "threads": 1, "model": SMALL["model"]}
     run = train("lm", out=tmp_path / "run", train_file=str(book), text={"max_len": 32}, precision="fp32", **settings)
-    assert run is not None
     [finished] = default_texts(run)["texts"]
     (run.path / "evaluation.json").unlink()
     [begun] = default_texts(run)["texts"]

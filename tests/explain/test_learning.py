@@ -148,8 +148,6 @@ def test_learning_lowers_the_loss_and_leaves_the_run_as_it_is(task: str, members
         ("classify", "a b", "good", {"optimizer": "lion"}, "optimizer"),
         ("classify", "a b", "good", {"steps": 101}, "learn_steps must be a whole number in [0, 100]; got 101"),
         ("classify", "a b", "good", {"steps": True}, "learn_steps must be a whole number in [0, 100]; got True"),
-        ("classify", "a b", "good", {"step": 2}, "run.learn has no option 'step'"),
-        ("classify", "a b", "good", {"edits": ("encoder.0.self.out=0",)}, "a model learns without edits only"),
         ("translate", "ab", "Ω", {}, "tokens that are not in the vocabulary"),
         ("translate", "ab", "ab" * 80, {}, "tokens; at most 127 can be learned at once"),
         ("lm", "ab", "a" * 200, {}, "learning takes up to 128 tokens, and this text has 201"),
@@ -305,8 +303,8 @@ def test_a_kept_run_knows_data_and_optimizer_and_cannot_be_resumed(
     assert sorted(path.name for path in out.iterdir()) == ["data.json", "learned.json", "model"]
     for command, words in (
         (["train", "--resume", str(out)], "was kept after steps of learning, not trained here"),
-        (["compare", str(out), str(runs.classify)], "was kept after steps of learning, not trained here"),
-        (["explain", str(out), "--follow"], "holds a model without its training"),
+        (["compare", str(out), str(out)], "was kept after steps of learning, not trained here"),
+        (["watch", str(out)], "holds a model without its training"),
         (["predict", str(tmp_path / "kepp"), "x"], "did you mean 'kept'?"),
     ):
         assert main(command) in (2, 4)
@@ -317,45 +315,35 @@ def test_a_kept_run_knows_data_and_optimizer_and_cannot_be_resumed(
 
 
 def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--learn", "neg", "--steps", "2", "--keep", str(tmp_path / "kept"), "--json"]
-    assert main(["explain", str(runs.classify), "a good film", *flags]) == 0
+    run = str(runs.classify)
+    flags = ["--steps", "2", "--keep", str(tmp_path / "kept"), "--json"]
+    assert main(["learn", run, "a good film", "neg", *flags]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["answer"] == "neg" and len(printed["learned"]["steps"]) == 2
     assert printed["gradients"]["embedding.weight"] > 0
     assert glassformer.load(tmp_path / "kept").predict("a good film")["label"] in ("neg", "pos")
     page = tmp_path / "page.html"
-    assert main(["explain", str(runs.classify), "a good film", "--learn", "neg", "--steps", "2", "-o", str(page)]) == 0
+    assert main(["learn", run, "a good film", "neg", "--steps", "2", "-o", str(page)]) == 0
     assert '"learn_steps":2' in page.read_text(encoding="utf-8").replace(": ", ":")
     capsys.readouterr()
-    both = ["--learn", "neg", "--steps", "1", "--json", "-o", str(tmp_path / "both.html")]
-    assert main(["explain", str(runs.classify), "a zzyzx film", *both]) == 0
+    both = ["--steps", "1", "--json", "-o", str(tmp_path / "both.html")]
+    assert main(["learn", run, "a zzyzx film", "neg", *both]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["gradients"] and (tmp_path / "both.html").exists()
     assert any("unknown to the model" in sentence for sentence in printed["warnings"])
-    assert main(["explain", str(runs.classify), "a zzyzx film", "--learn", "neg", "--steps", "1"]) == 0
-    assert "unknown to the model" in capsys.readouterr().err
-    assert main(["explain", str(runs.classify), "a good film", "--learn", "neg", "--steps", "2"]) == 0
+    assert main(["learn", run, "a zzyzx film", "neg", "--steps", "1"]) == 0
+    assert "unknown to the model" in capsys.readouterr().out
+    assert main(["learn", run, "a good film", "neg", "--steps", "2"]) == 0
     printed = capsys.readouterr().out
-    for words in (
-        "member    1 of 3 learns; together they answer:",
-        "label is the most probable one after 2 steps",
-        "the schedule of the learning rate, which is constant",
-        "their loss is without label smoothing",
-        "clipped to",
-    ):
+    for words in ("models together", "the schedule of the learning rate", "clipped", "loss_after"):
         assert words in printed
-    text = ["explain", str(runs.translate), "number 3", "--learn", "Nummer 7", "--steps", "1"]
+    text = ["learn", str(runs.translate), "number 3", "Nummer 7", "--steps", "1"]
     assert main(text) == 0
     assert capsys.readouterr().out.count("; by itself the model writes ") == 2
-    text = ["explain", str(runs.lm), "In the ", "--learn", "beginning", "--steps", "1"]
-    assert main(text) == 0
-    assert "other texts: none; the evaluation of this run holds no texts with their answers" in capsys.readouterr().out
     for flags, words in (
-        (["--lr", "1"], "--lr belongs to --learn"),
-        (["--learn", "neg", "--edit", "encoder.0.self.out=0"], "--edit does not go with --learn"),
-        (["--learn", "neg", "--keep", "x"], "add --steps"),
-        (["--learn", "neg", "--steps", "0"], "--steps takes 1 to 100, and 0 came"),
-        (["--learn", "neg", "--steps", "101"], "--steps takes 1 to 100, and 101 came"),
+        (["--edit", "encoder.0.self.out=0"], "learn has no flag --edit"),
+        (["--keep", "x"], "add --steps"),
+        (["--steps", "101"], "--steps must be a whole number in [0, 100]; got 101"),
     ):
-        assert main(["explain", str(runs.classify), "a film", *flags]) == 2
+        assert main(["learn", run, "a film", "neg", *flags]) == 2
         assert words in "".join(capsys.readouterr())

@@ -19,8 +19,7 @@ import pytest
 import torch
 from tests.helpers.matrix import matrix_run, request_of, stack_of
 
-from glassformer.cli import explain_edits
-from glassformer.cli.explain import facts
+from glassformer.cli.explain import facts, write_effect
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.saved_page import saved_page_html
@@ -176,7 +175,7 @@ def test_a_saved_page_holds_what_the_served_page_answers(task: str, case: str) -
 def test_the_command_the_page_and_python_say_the_same(task: str, case: str, capsys: pytest.CaptureFixture[str]) -> None:
     e, run = explained(task, case), matrix_run(task, 2 if case == "ensemble" else 1)
     live = Service(run).trace(e.request.to_json())
-    printed = json.loads(json.dumps(facts([e], "erase")))["manifest"]
+    printed = json.loads(json.dumps(facts([e])))["manifest"]
     for one in (live, printed):
         assert one["answer"] == e.answer and one["model"]["precision"] == e.precision == "fp32" == run.precision
         assert one["predictions"] == json.loads(json.dumps(live["predictions"]))
@@ -186,7 +185,9 @@ def test_the_command_the_page_and_python_say_the_same(task: str, case: str, caps
     if task != "lm":
         assert answer[keys[task]] == printed["headline"]
     edit = f"{stack_of(task)}.0.self.out=0"
-    explain_edits.show_effect([e], [edit], as_json=True)
+    from glassformer.explain.edits.what_if import with_edits
+
+    write_effect(with_edits(e, [edit]), as_json=True)
     assert json.loads(capsys.readouterr().out)["effects"] == json.loads(
         json.dumps(e.what_if(edit).to_json()["effects"])
     )

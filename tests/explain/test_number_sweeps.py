@@ -19,7 +19,6 @@ from tests.helpers.for_each import for_each
 from tests.helpers.matrix import CASES, TEXTS, make_cell, matrix_run, second_text
 
 import glassformer
-from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.explain.edits import states
 from glassformer.explain.edits.findings import differences, make_finding, measure_again
@@ -189,34 +188,6 @@ def test_edits_are_measured_at_every_checkpoint(trained: Run) -> None:
         assert one.number_before == pytest.approx(number_of(alone), abs=1e-4)
         assert one.number_after == pytest.approx(number_of(alone, edit), abs=1e-4)
         assert (one.answer_before, one.log_prob_before, one.log_prob_after) == (alone.answer["headline"], None, None)
-
-
-@for_each(
-    ("flags", "expected"),
-    [
-        (("--sweep", "parts"), "all heads"),
-        (("--sweep", "parts", "--edit", "encoder.0.ff.out=0"), "off: number changes by"),
-        (("--sweep", "keys"), "=blocked"),
-        (("--sweep", "layers", "--member", "2"), "number"),
-        (("--sweep", "contributions"), "number minus mean of the training numbers"),
-        (("--sweep", "checkpoints", "--edit", "encoder.0.self.head0=0"), "model"),
-        (("--sweep", "states", "--compare", "bad a good good good"), "noising"),
-    ],
-)
-def test_the_command_prints_sweeps_of_a_number(
-    flags: tuple[str, ...],
-    expected: str,
-    trained: Run,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(states, "MIN_DEVIATIONS", 1e-6)  # a run of a few steps answers all texts alike
-    assert main(["explain", str(trained.path), "good a b c bad", *flags]) == 0
-    table = capsys.readouterr().out
-    assert expected in table and not re.search(NOT_OF_NUMBERS, table)
-    assert main(["explain", str(trained.path), "good a b c bad", *flags, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["unit"] == "number"
 
 
 def test_sweeps_of_classes_say_their_unit() -> None:

@@ -109,7 +109,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
     table = write_table(folder)
     settings = {"epochs": None, "steps": 55, "snapshots": True, "threads": 1, "validate_every": 2}
     run = train("classify", out=folder / "run", train_file=str(table), **SMALL, **settings)
-    assert run is not None
     return run
 
 

@@ -95,9 +95,9 @@ def test_empty_texts_that_are_scored_or_translated_are_warned_of(
     train(capsys, tmp_path / "r", "translate", *argv)
     (tmp_path / "s").write_text("one 1\n\none 2\n\n")
     (tmp_path / "t").write_text("eins 1\n\neins 2\n\n")
-    run, flags = str(tmp_path / "r"), ["--src-file", argv[1], "--ref-file", argv[3]]
+    run, flags = str(tmp_path / "r"), ["--test-src-file", argv[1], "--test-tgt-file", argv[3]]
     assert main(["evaluate", run, *flags]) == 0 and "2 of 4 texts are empty" in capsys.readouterr().err
     (tmp_path / "in.csv").write_text('src\none 1\n""\n')
-    command = ["predict", run, "--file", str(tmp_path / "in.csv"), "--text-column", "src"]
-    assert main([*command, "--out", str(tmp_path / "o.csv")]) == 0
+    command = ["predict-table", run, str(tmp_path / "in.csv"), str(tmp_path / "o.csv"), "--text-column", "src"]
+    assert main(command) == 0
     assert "1 of 2 texts is empty" in capsys.readouterr().err

@@ -64,7 +64,6 @@ def test_a_text_that_is_cut_is_marked_and_counted(
         ["train", "translate", "--init-from", "EXPORTED", "--train-file", "TABLE", "--out", "OTHER"],
         ["predict", "EXPORTED,EXPORTED", "abc"],
         ["predict", "EXPORTED", "abc", "--precision", "bf16"],
-        ["predict", "EXPORTED", "abc", "--engine", "onnx"],
     ],
     ids=" ".join,
 )
@@ -78,7 +77,7 @@ def test_commands_that_need_a_run_name_the_exported_folder(
     code = main([places.get(word, word) for word in words])
     message = capsys.readouterr().err
     assert code in (2, 4) and "export" in message and str(folder) in message, message
-    assert "glassformer predict" in message or "--engine" in message or "--precision" in message, message
+    assert "glassformer predict" in message or "--precision" in message, message
     assert not (tmp_path / "other").exists()
 
 

@@ -48,7 +48,7 @@ def test_a_score_says_how_many(cli: Callable, runs: Runs, task: str, tmp_path: P
     else:
         for name in ("s", "t"):
             (tmp_path / name).write_text(f"{LONG}\n{SHORT}\n", encoding="utf-8")
-        files = ["--src-file", tmp_path / "s", "--ref-file", tmp_path / "t"]
+        files = ["--test-src-file", tmp_path / "s", "--test-tgt-file", tmp_path / "t"]
     got = cli("evaluate", getattr(runs, task), *files, "--json")
     assert got.code == 0, got.err
     assert json.loads(got.out)["n_truncated"] == 1

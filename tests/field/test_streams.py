@@ -13,7 +13,6 @@ from collections.abc import Callable
 import pytest
 from tests.helpers.for_each import for_each
 
-from glassformer.cli import main as module
 from glassformer.cli.main import main
 from glassformer.errors import DataError
 from glassformer.text.long_text import ArrivingLines, chunks_of
@@ -61,25 +60,6 @@ def test_results_that_cannot_be_written(name: str, arguments: list[str], monkeyp
 def test_an_error_keeps_its_code_without_streams(name: str, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, which, STREAMS[name]())
     assert main(["recipes", "none", "--json"]) == 2
-
-
-@pytest.mark.parametrize("name", STREAMS)
-def test_work_is_finished_without_streams(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a training the code says whether it is finished; only a full disk, whose reader waits, is an error then."""
-    done = []
-
-    def train(arguments: list[str]) -> int:
-        console.write("a score")
-        console.write_table(("a",), [("b",)])
-        console.write_error("not heard")
-        done.append(arguments)
-        return 0
-
-    monkeypatch.setattr(module, "_dispatch", train)
-    monkeypatch.setattr(sys, "stdout", STREAMS[name]())
-    monkeypatch.setattr(sys, "stderr", STREAMS[name]())
-    code = main(["train", "imdb"])
-    assert done and (code == 0) == (name in ("none", "closed", "no reader", "bad descriptor"))
 
 
 def test_an_argument_that_is_not_utf8_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ def test_commands_that_need_a_training_say_that_there_was_none(cli: Callable, tm
         assert done.code == 4 and not done.out, command
         assert f"{run} was imported, not trained here" in done.err and "--init-from" in done.err, command
     done = cli("evaluate", run)
-    assert done.code == 3 and "was imported, and has no data of its own" in done.err and "give test files" in done.err
+    assert done.code == 3 and "was imported, and has no data of its own" in done.err and "--test-file" in done.err
     with pytest.raises(DataError, match="has no data of its own"):
         glassformer.load(run).evaluate()
 
@@ -79,7 +79,7 @@ def test_a_text_has_room_beside_what_is_around_it(longest: int, tmp_path_factory
     folder = tmp_path_factory.mktemp("room")
     with pytest.raises(UsageError, match=f"max_len {longest} leaves 0 tokens for a text, which has 2") as refused:
         glassformer.import_model(bert_folder(folder / "source", "bare"), folder / "run", max_len=longest)
-    assert refused.value.hint == "use --max-len 3 or more" and not (folder / "run").exists()
+    assert refused.value.hint == "use max_len=3 or more" and not (folder / "run").exists()
     run = glassformer.import_model(folder / "source", folder / "run", max_len=3)
     assert run.predict("the film") != run.predict("film")
 

@@ -64,7 +64,6 @@ def test_equal_validations_of_a_training(tmp_path: Path, monkeypatch: pytest.Mon
         "train_file": write_table(tmp_path),
     }
     run = glassformer.train("classify", out=tmp_path / "run", **settings)
-    assert run is not None
     steps = [each.step for each in load_run_record(run.path).validations]
     assert len(steps) == 5
     assert f"Kept: the weights of step {steps[2]} " in (run.path / "report.md").read_text("utf-8")

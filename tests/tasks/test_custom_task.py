@@ -137,7 +137,7 @@ def test_it_is_loaded_used_and_scored(place: Path, whole: Path) -> None:
 
 def test_it_answers_a_table_and_is_looked_into_and_exported(place: Path, whole: Path) -> None:
     pytest.importorskip("onnxruntime")
-    assert main(["predict", str(whole), "--file", f"{place}/test.csv", "-o", f"{place}/out.csv", "--prefix", "p_"]) == 0
+    assert main(["predict-table", str(whole), f"{place}/test.csv", f"{place}/out.csv", "--prefix", "p_"]) == 0
     rows = [line.split(",") for line in (place / "out.csv").read_text("utf-8").splitlines()[1:]]
     assert len(rows) == 60 and np.mean([row[1] == row[2] for row in rows]) > 0.9
     run = glassformer.load(whole)
@@ -170,10 +170,7 @@ def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
     found: list[str] = []
     for path in package.rglob("*.py"):
         relative = path.relative_to(package).as_posix()
-        if relative.startswith("tasks/") or relative in (
-            "config/recipes.py",
-            "config/validation.py",
-        ):
+        if relative.startswith("tasks/") or relative in ("config/recipes.py", "config/validation.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:

@@ -330,8 +330,8 @@ def test_labels_are_counted_one_by_one(tmp_path: Path, capfd: Any) -> None:
 
 
 def test_a_finding_is_of_no_chosen_label(trained: Path, capfd: Any) -> None:
-    out = ["--edit", "encoder.0.self.out=0", "-o", "f.toml", "--label", "good"]
-    assert main(["explain", str(trained), "good", *out]) == UsageError.exit_code
+    out = ["encoder.0.self.out=0", "-o", "f.toml", "--label", "good"]
+    assert main(["edit", str(trained), "good", *out]) == UsageError.exit_code
     assert "--label" in capfd.readouterr().err
 
 

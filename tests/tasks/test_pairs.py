@@ -198,7 +198,6 @@ def test_a_bert_pair_has_its_ids_and_its_segments(tmp_path: Path, monkeypatch: p
     path = write(tmp_path / "a.csv", data)
     options: dict[str, Any] = {"steps": 2, "threads": 1, "init_from": str(tmp_path / "bare"), "train_file": str(path)}
     run = glassformer.train("classify", out=tmp_path / "run", **PAIR, **options)
-    assert run is not None
     backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     backend.no_padding()
     backend.no_truncation()
@@ -247,10 +246,10 @@ def test_every_form_of_a_pair_gets_one_answer(run: Run, trained: Path, tmp_path:
         run.predict([("red dog", "there is red")]) == [answer] == [*run.predict_stream([("red dog", "there is red")])]
     )
     command = ["predict", str(trained), "--precision", "fp32", "--json"]
-    assert main([*command, "red dog", "--pair", "there is red"]) == 0
+    assert main([*command, "red dog [SEP] there is red"]) == 0
     assert json.loads(capfd.readouterr().out) == answer | {"precision": "fp32"}
     write(tmp_path / "a.tsv", rows(5), ["premise", "hypothesis", "truth"])
-    assert main(["predict", str(trained), "--file", str(tmp_path / "a.tsv"), "--out", str(tmp_path / "o.csv")]) == 0
+    assert main(["predict-table", str(trained), str(tmp_path / "a.tsv"), str(tmp_path / "o.csv")]) == 0
     lines = (tmp_path / "o.csv").read_text("utf-8").splitlines()
     assert lines[0] == "premise,hypothesis,truth,label,probability" and len(lines) == 6
 
@@ -259,18 +258,14 @@ def test_second_texts_are_refused_where_one_is_read(tmp_path: Path, trained: Pat
     single = write(tmp_path / "s.csv", rows(40))
     options: dict[str, Any] = {**TINY, "train_file": str(single), "text_column": "premise"}
     run = glassformer.train("classify", out=tmp_path / "single", **options)
-    assert run is not None
     for command in (
-        ["predict", str(run.path), "red", "--pair", "dog"],
-        ["explain", str(run.path), "red", "--pair", "dog", "--json"],
         ["evaluate", str(run.path), "--test-file", str(single), "--pair-column", "hypothesis"],
-        ["predict", str(run.path), "--file", str(single), "--out", str(tmp_path / "o.csv"), "--pair-column", "label"],
+        ["predict-table", str(run.path), str(single), str(tmp_path / "o.csv"), "--pair-column", "label"],
     ):
         assert main(command) == UsageError.exit_code
         assert "one text, and a" in capfd.readouterr().err, command
     with pytest.raises(UsageError, match="reads pairs of texts, and here each text stands alone"):
         glassformer.train("classify", init_from=str(trained), train_file=str(single), steps=1, out=tmp_path / "again")
-    assert main(["predict", str(trained), "a", "b", "--pair", "c"]) == UsageError.exit_code
     assert main(["train", "lm", "--train-file", str(single), "--pair-column", "b"]) == UsageError.exit_code
 
 
@@ -336,7 +331,6 @@ def test_several_labels_of_a_pair(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", [(a, b, f"{c};odd" if i % 3 else c) for i, (a, b, c) in enumerate(rows(60))])
     files: dict[str, Any] = {"train_file": str(path), **PAIR, **TINY, "steps": 2}
     run = glassformer.train("multilabel", out=tmp_path / "run", **files)
-    assert run is not None
     answer = run.predict(("red dog", "there is red"))
     assert answer["pair"] == "there is red" and len(answer["probabilities"]) == 3
     assert run.explain(("red", "dog"), label="odd").streams[0].words == [0, -1, 1]
@@ -354,7 +348,6 @@ def test_the_baseline_sees_what_both_texts_share() -> None:
 def test_an_export_reads_pairs(tmp_path: Path) -> None:
     files: dict[str, Any] = {"train_file": str(write(tmp_path / "a.csv", rows(40))), **PAIR, **TINY, "steps": 1}
     run = glassformer.train("classify", out=tmp_path / "run", **files | {"text": {"ngrams": 0, "bigrams": 0}})
-    assert run is not None
     run.export("onnx", tmp_path / "onnx")
     exported = glassformer.load(tmp_path / "onnx")
     assert exported.predict(("red dog", "there is red"))["pair"] == "there is red"
@@ -390,7 +383,7 @@ def test_a_table_of_pairs_without_a_header_is_read_whole(trained: Path, tmp_path
     assert "examples in train  40" in capfd.readouterr().out
     assert main(["evaluate", str(trained), "--test-file", str(data), *numbers, "--label-column", "3", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["n"] == 40
-    assert main(["predict", str(trained), "--file", str(data), "--out", str(tmp_path / "o.csv"), *numbers]) == 0
+    assert main(["predict-table", str(trained), str(data), str(tmp_path / "o.csv"), *numbers]) == 0
     assert len((tmp_path / "o.csv").read_text("utf-8").splitlines()) == 40
     out = tmp_path / "run"
     columns = {"text_column": "1", "pair_column": "2", "label_column": "3"}
@@ -399,9 +392,9 @@ def test_a_table_of_pairs_without_a_header_is_read_whole(trained: Path, tmp_path
     capfd.readouterr()
     assert main(["evaluate", str(out), "--test-file", str(other), "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["n"] == 30
-    assert main(["predict", str(out), "--file", str(other), "--out", str(tmp_path / "own.csv")]) == 0
+    assert main(["predict-table", str(out), str(other), str(tmp_path / "own.csv")]) == 0
     assert "text is column 1, pair is column 2" in capfd.readouterr().err, "the columns of training"
-    assert main(["predict", str(out), "--file", str(other), "--out", str(tmp_path / "named.csv"), *numbers]) == 0
+    assert main(["predict-table", str(out), str(other), str(tmp_path / "named.csv"), *numbers]) == 0
     assert (tmp_path / "own.csv").read_bytes() == (tmp_path / "named.csv").read_bytes()
     with pytest.raises(UsageError, match="--pair-column names the column of the text"):
         read(data, text_column="1", pair_column="1", label_column="3")

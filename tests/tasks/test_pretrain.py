@@ -399,7 +399,10 @@ def test_what_may_differ_does(base: Path, tmp_path: Path) -> None:
 
 
 def test_learned_positions_bind_the_longest_text(base: Path) -> None:
-    plain, text = load_pretrained(str(base)), TextConfig("word", 20000, True, 0, 300)
+    plain, text = (
+        load_pretrained(str(base)),
+        TextConfig(tokenizer="word", vocab_size=20000, lowercase=True, ngrams=0, max_len=300),
+    )
     learned = replace(plain, config=replace(plain.config, model=replace(plain.config.model, positions="learned")))
     for known, refused in ((plain, False), (learned, True)):
         config = Config(task="classify", model=known.config.model, text=text)

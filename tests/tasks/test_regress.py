@@ -219,7 +219,7 @@ def test_settings_of_classes_are_refused(flags: list[str], capfd: Any) -> None:
 
 def test_a_table_gets_a_column_of_numbers(trained: Path, tmp_path: Path) -> None:
     table = write(tmp_path / "in.csv", rows(20, 3))
-    assert main(["predict", str(trained), "--file", str(table), "--out", str(tmp_path / "out.jsonl")]) == 0
+    assert main(["predict-table", str(trained), str(table), str(tmp_path / "out.jsonl")]) == 0
     found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text("utf-8").splitlines()]
     assert len(found) == 20 and all(isinstance(row["number"], float) for row in found)
 
@@ -330,7 +330,6 @@ def test_a_number_of_a_pair_of_texts(tmp_path: Path) -> None:
     names = {"text_column": "one", "pair_column": "two", "label_column": "score"}
     files = {"train_file": tmp_path / "a.jsonl", "test_file": tmp_path / "a.jsonl"}
     run = glassformer.train("regress", out=tmp_path / "run", **files, **names, **TINY)
-    assert run is not None
     answer = run.predict(("a 1 b", "c 1 d"))
     assert (answer["text"], answer["pair"]) == ("a 1 b", "c 1 d")
     assert isinstance(run.predict([("a 1 b", "c 1 d"), ("a 1 b", "c 2 d")])[1]["number"], float)

@@ -110,8 +110,8 @@ def test_a_table_and_lines_are_answered(trained: Path, tmp_path: Path, capfd: An
     assert len(capfd.readouterr().out.splitlines()) == 2
     (tmp_path / "a.jsonl").write_text('{"text": "n1 goes to oslo"}\n', encoding="utf-8")
     for name in ("b.jsonl", "b.csv"):
-        table = ["--file", str(tmp_path / "a.jsonl"), "--text-column", "text", "--out", str(tmp_path / name)]
-        assert main(["predict", str(trained), *table]) == 0
+        table = [str(tmp_path / "a.jsonl"), str(tmp_path / name), "--text-column", "text"]
+        assert main(["predict-table", str(trained), *table]) == 0
     row = json.loads((tmp_path / "b.jsonl").read_text("utf-8"))
     assert row["words"] == ["n1", "goes", "to", "oslo"] and len(row["tags"]) == 4
     for option in (["--calibrated"], ["--min-probability", "0.5"]):
@@ -212,11 +212,9 @@ def test_the_tag_of_a_word_is_learned_and_kept(trained: Path, tmp_path: Path, ca
     assert kept.predict("n1 goes to rome")["tags"] is not None
     names = dict(run.model.named_parameters())
     assert any(not torch.equal(p, names[name]) for name, p in kept.model.named_parameters())
-    assert main(["explain", str(trained), "n1 goes to rome", "--word", "4", "--json"]) == 0
+    assert main(["explain", str(trained), "n1 goes to rome", "--label", "4", "--json"]) == 0
     labels = json.loads(capfd.readouterr().out)["manifest"]["labels"]
     assert labels["shown"] == 3 and labels["each"][3]["threshold"] is None
-    wrong = ["--word", "4", "--label", "x"]
-    assert main(["explain", str(trained), "n1 goes", *wrong, "--json"]) == UsageError.exit_code
 
 
 @pytest.mark.parametrize("members", [1, 2])
@@ -270,6 +268,6 @@ def test_a_folder_with_one_tag_is_damaged(trained: Path, tmp_path: Path) -> None
 
 def test_probabilities_of_tags_are_no_columns(trained: Path, tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "in.csv").write_text("text\nAnna saw Rome\n", encoding="utf-8")
-    command = ["predict", str(trained), "--file", str(tmp_path / "in.csv"), "--out", str(tmp_path / "o.csv")]
+    command = ["predict-table", str(trained), str(tmp_path / "in.csv"), str(tmp_path / "o.csv")]
     assert main([*command, "--probabilities"]) == 2 and "are of classifiers" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]

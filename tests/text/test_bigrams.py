@@ -36,7 +36,7 @@ def test_a_tokenizer_keeps_its_pairs_and_cuts_text_as_before(tmp_path: Path) -> 
     assert [tuple(trained.tokens(pair)) for pair in trained.bigrams] == [("not", "bad"), ("not", "good")]
     trained.save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
-    plain = Tokenizer.train(TEXTS, TextConfig("word", 200, True))
+    plain = Tokenizer.train(TEXTS, TextConfig(tokenizer="word", vocab_size=200, lowercase=True))
     assert loaded.bigrams == trained.bigrams
     assert loaded.sha256 == trained.sha256 != plain.sha256
     assert loaded.ngrams and trained.ngrams and loaded.ngrams.ngrams == trained.ngrams.ngrams

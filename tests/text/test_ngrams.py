@@ -51,7 +51,8 @@ def test_a_tokenizer_with_ngrams_is_the_same_after_it_was_saved(tmp_path: Path) 
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     assert trained.ngrams and loaded.ngrams
     assert loaded.ngrams.ngrams == trained.ngrams.ngrams
-    assert loaded.sha256 == trained.sha256 != Tokenizer.train(TEXTS, TextConfig("word", 200, True)).sha256
+    plain = TextConfig(tokenizer="word", vocab_size=200, lowercase=True)
+    assert loaded.sha256 == trained.sha256 != Tokenizer.train(TEXTS, plain).sha256
     text = ["A FUNDED 😀 我喜欢猫"]
     assert list(loaded.encode_with_surfaces(text)) == list(trained.encode_with_surfaces(text))
     [(ids, surfaces)] = loaded.encode_with_surfaces(text)

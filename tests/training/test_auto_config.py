@@ -42,12 +42,12 @@ def test_what_is_set_by_hand_is_not_found_from_the_data() -> None:
 
 
 def test_a_flag_is_set_by_hand() -> None:
-    from glassformer.cli.flags import parse_for_recipe
+    from glassformer.cli.flags import read
     from glassformer.cli.train import TrainArguments
 
     base = load_recipe("classify")
     given = ["--batch-size=7", "--model.ensemble-size=2", "--steps=9"]
-    _, config = parse_for_recipe(TrainArguments, given, base, "train classify")
+    _, config = read(TrainArguments, given).for_recipe(base)
     left = set(base.auto) - set(config.auto)
     assert left == {"batch_size", "ensemble_size", "epochs"}
     assert (config.train.batch_size, config.model.ensemble_size, config.train.steps) == (7, 2, 9)
@@ -124,8 +124,7 @@ def test_a_run_keeps_what_was_found(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     rows = [f"{'good' if i % 2 else 'bad'} text number {i},{'pn'[i % 2]}" for i in range(60)]
     file.write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    run = glassformer.train("classify", train_file=str(file), steps=3, out=tmp_path / "run", d_model=8, ensemble_size=1)
-    assert run is not None
+    glassformer.train("classify", train_file=str(file), steps=3, out=tmp_path / "run", d_model=8, ensemble_size=1)
     kept = load_recipe(tmp_path / "run")
     assert kept.auto == () and kept.train.steps == 3 and kept.train.epochs is None
     assert kept.train.batch_size and kept.model.d_model == 8

@@ -131,7 +131,6 @@ def test_report_and_answers_are_computed_in_one_precision(
     """Scores, temperature and thresholds are of the answers that `predict` gives, on every machine."""
     settings |= {"precision": precision, "test_file": settings["train_file"]}
     run = glassformer.train("classify", out=tmp_path / "run", **settings)
-    assert run is not None
     reported = RunFolder(run.path).read_evaluation()
     assert reported is not None and reported.scores["precision"] == precision
     found = glassformer.load(run.path).evaluate()
@@ -146,7 +145,6 @@ def test_report_and_answers_are_computed_in_one_precision(
 
 def test_explain_says_where_predict_answers_otherwise(settings: dict[str, Any], tmp_path: Path) -> None:
     run = glassformer.train("classify", out=tmp_path / "run", **settings | {"precision": "bf16"})
-    assert run is not None
     text, other = "good word1 and word2", copy.deepcopy(run.model)
     run.__dict__["answering"] = run.model
     assert run.explain(text).warnings == []

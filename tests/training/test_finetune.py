@@ -175,7 +175,7 @@ def test_a_run_that_another_kind_of_model_begins_says_what_is_random(
     assert not any(message.startswith("probe ") for message in caplog.messages)
     with pytest.raises(UsageError, match=r"no mask token for train\.word_mask_prob") as refused:
         glassformer.train("classify", out=tmp_path / "masks", word_mask_prob=0.1, **settings | data)
-    assert refused.value.hint == "use --word-mask-prob 0"
+    assert refused.value.hint == "use word_mask_prob=0"
     (tmp_path / "texts.txt").write_text("abc\ndef\n" * 20)
     with pytest.raises(UsageError, match="no mask token, which the task pretrain needs"):
         glassformer.train("pretrain", out=tmp_path / "mlm", train_file=str(tmp_path / "texts.txt"), **settings)
@@ -210,7 +210,7 @@ def test_seeds_are_begun_from_and_an_ensemble_names_its_size(base: Path, tmp_pat
     assert glassformer.train("classify", out=tmp_path / "later", **later) is not None
     with pytest.raises(UsageError, match="it is an ensemble of 2") as refused:
         glassformer.train("classify", out=tmp_path / "one", **settings | {"init_from": str(tmp_path / "two")})
-    assert refused.value.hint == "use --model.ensemble-size 2"
+    assert refused.value.hint == "use ensemble_size=2"
 
 
 def test_few_texts_are_no_reason_to_expect_guessing_of_a_pretrained_model(
@@ -220,7 +220,7 @@ def test_few_texts_are_no_reason_to_expect_guessing_of_a_pretrained_model(
     path = tmp_path / "long.csv"
     rows = [f"{'zebra quux ' * 20}{i},{'ab'[i % 2]}" for i in range(20)]
     path.write_text("\n".join(["text,label", *rows]), encoding="utf-8")
-    glassformer.train("classify", train_file=str(path), init_from=str(encoder), dry_run=True, epochs=1, threads=1)
+    glassformer.dry_run("classify", train_file=str(path), init_from=str(encoder), epochs=1, threads=1)
     warned = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "WARNING")
     assert "what the pretrained model brings counts for most" in warned and "may be far lower" not in warned
     assert "unknown to the model" in warned and "begin with a model of such texts" in warned
@@ -228,8 +228,8 @@ def test_few_texts_are_no_reason_to_expect_guessing_of_a_pretrained_model(
     assert "--text.max-len" not in warned and "--text.tokenizer" not in warned
     assert "--text.truncate" not in warned  # the recipe keeps head and tail already
     caplog.clear()
-    used: dict[str, Any] = {"train_file": str(path), "truncate": "head", "dry_run": True, "epochs": 1}
-    glassformer.train("classify", init_from=str(encoder), threads=1, **used)
+    used: dict[str, Any] = {"train_file": str(path), "truncate": "head", "epochs": 1}
+    glassformer.dry_run("classify", init_from=str(encoder), threads=1, **used)
     warned = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "WARNING")
     assert f"the longest text is that of {encoder}, or --text.truncate head+tail" in warned
 

@@ -6,7 +6,6 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -36,8 +35,9 @@ class DataArguments:
     different answers, near-duplicates, words that give a label away; its exit code is 0 whatever it finds.
     """
 
+    usage: ClassVar = "data check|audit|show RECIPE"
+    example: ClassVar = "data check classify --train-file a.csv"
     sections: ClassVar = ("data",)
-    placeholders: ClassVar = {"out": "FILE"}
     json: bool = False
     """Print one JSON object."""
     out: str | None = None
@@ -46,19 +46,14 @@ class DataArguments:
     """With show: print all texts and nothing else, one a line, as predict reads them."""
 
 
-def run(argv: Sequence[str]) -> int:
-    """Run the command."""
-    words, flag_args = flags.split_words(DataArguments, argv, "data")
-    if "--help" in flag_args and len(words) < 2:
-        flags.parse(DataArguments, flag_args, "data check|audit|show RECIPE")
-    if not words or words[0] not in ("check", "audit", "show"):
-        got = f"not {words[0]!r}" if words else "and none came"
-        hint = "as in: glassformer data check classify --train-file a.csv"
-        raise UsageError(f"data takes check, audit or show, {got}", hint)
-    what, *rest = words
-    usage = f"data {what} classify --train-file a.csv"
-    base = load_recipe(flags.one_word(rest, "recipe", usage))
-    arguments, config = flags.parse_for_recipe(DataArguments, flag_args, base, f"data {what} {base.recipe}")
+def run_data(given: flags.Given[DataArguments]) -> int:
+    """Run `glassformer data`."""
+    if len(given.words) < 2:  # its help is wanted
+        given.arguments()
+    what, recipe = given.words
+    if what not in ("check", "audit", "show"):
+        raise UsageError(f"data takes check, audit or show, not {what!r}", f"as in: glassformer {given.cls.example}")
+    arguments, config = given.for_recipe(load_recipe(recipe))
     if arguments.out is not None and what != "audit":
         raise UsageError(f"data {what} writes no file, and --out names {arguments.out}", "leave it out")
     if what == "audit":

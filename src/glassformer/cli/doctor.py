@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from glassformer.cli import flags
-from glassformer.config.recipes import recipe_names
+from glassformer.cli.folders import run_folder
 from glassformer.errors import UsageError
 from glassformer.report.findings import EXAMINED, RULES, Checkup, diagnose
 from glassformer.report.run_record import load_run_record
@@ -23,31 +22,26 @@ from glassformer.utils.formatting import counted
 class DoctorArguments:
     """Report on this machine, or on a run: NaN, overfitting and more."""
 
+    usage: ClassVar = "doctor [RUN]"
+    example: ClassVar = "doctor runs/imdb"
     json: bool = False
     """Print one JSON object."""
     examine: bool = False
     """Load its weights too, and look at attention, units and the first loss, on up to 128 validation texts."""
 
 
-def run(argv: Sequence[str]) -> int:
-    """Run the command."""
-    words, flag_args = flags.split_words(DoctorArguments, argv, "doctor")
-    if not words:
-        arguments = flags.parse(DoctorArguments, flag_args, "doctor [RUN]")
-        if arguments.examine:
-            raise UsageError("no run is named to examine", "as in: glassformer doctor runs/imdb --examine")
-        if arguments.json:
-            console.write_json(machine())
-        else:
-            console.write_table(("what", "here"), list(machine().items()))
-        return 0
-    word = flags.one_word(words, "run folder", "doctor runs/imdb")
-    if not Path(word).is_dir() and (word in recipe_names() or word.endswith(".toml")):
-        raise UsageError(f"doctor takes a run folder, and {word} is a recipe", "as in: glassformer doctor runs/imdb")
-    path = flags.run_folder(word)
-    arguments = flags.parse(DoctorArguments, flag_args, f"doctor {word}")
-    _write(_of_run(path, arguments), arguments.json, path)
-    return 0
+def run_doctor(given: flags.Given[DoctorArguments]) -> None:
+    """Run `glassformer doctor`."""
+    arguments = given.arguments()
+    if given.words:
+        path = run_folder(given.words[0])
+        write(_of_run(path, arguments), arguments.json, path)
+    elif arguments.examine:
+        raise UsageError("no run is named to examine", "as in: glassformer doctor runs/imdb --examine")
+    elif arguments.json:
+        console.write_json(machine())
+    else:
+        console.write_table(("what", "here"), list(machine().items()))
 
 
 def _of_run(path: Path, arguments: DoctorArguments) -> Checkup:
@@ -66,7 +60,7 @@ def _of_run(path: Path, arguments: DoctorArguments) -> Checkup:
     return found + Checkup(not_made=dict.fromkeys(EXAMINED, reason))
 
 
-def _write(checkup: Checkup, as_json: bool, path: Path) -> None:
+def write(checkup: Checkup, as_json: bool, path: Path) -> None:
     """Print findings, how many checks were made, and why others were not."""
     if as_json:
         found = [asdict(finding) for finding in checkup.findings]

@@ -1,44 +1,45 @@
-"""The entry of the command: help, dispatch to one lazily imported file per command, and every error's last stop.
+"""The entry of the command: help, dispatch to the lazily imported file of a command, and every error's last stop.
 
-Nothing heavy is imported here, so that `glassformer --help` answers at once. What a command does is in
-its own file; what its flags mean is in `config/` and beside them.
+Nothing heavy is imported here, so that `glassformer --help` answers at once. What a command does is in its file: the
+dataclass of its flags, and a function that takes what was given.
 """
 
 from __future__ import annotations
 
 import errno
 import io
-import logging
 import os
 import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from glassformer import __version__
+from glassformer import __version__, errors
 from glassformer.errors import GlassformerError, Interrupted, ResourceError, UsageError
 from glassformer.utils import console
 
-logger = logging.getLogger(__name__)
-
 COMMANDS = {
-    "demo": "train on dates written in many languages, evaluate, show a few predictions",
-    "train": "train a recipe, or go on with a run: --resume RUN",
-    "evaluate": "score a run on its test split, or on files of yours",
-    "predict": "label, translate or continue text from the arguments or stdin",
-    "import": "make a run of a pretrained model of another library, and compare the two",
-    "export": "write a run in the form of another library, and compare what was written",
-    "explain": "look inside a run: every step of its forward pass on a text, in the browser",
-    "data": "check or audit files, or show what a recipe reads",
-    "recipes": "list the recipes, or print one",
-    "compare": "put runs side by side",
-    "doctor": "look at this machine, or at what went wrong in a run",
+    "demo": ("train", "train on dates written in many languages, evaluate, show a few predictions"),
+    "train": ("train", "train a recipe, or go on with a run: --resume RUN"),
+    "evaluate": ("evaluate", "score a run on its test split, or on files of yours"),
+    "compare": ("evaluate", "put two runs side by side"),
+    "predict": ("predict", "label, translate or continue text from the arguments or stdin"),
+    "predict-table": ("predict", "answer each row of a table, in columns behind its own"),
+    "explain": ("explain", "look inside a run: every step of its forward pass on a text, in the browser"),
+    "edit": ("explain", "change the forward pass on a text, and see what the model answers instead"),
+    "findings": ("explain", "measure the effects of edits again that a file of findings holds"),
+    "figure": ("explain", "draw attention or the weight of each word"),
+    "learn": ("learn", "take steps of the optimizer on one answer, and see what they change"),
+    "watch": ("watch", "follow a training in the browser"),
+    "import": ("transfer", "make a run of a pretrained model of another library, and compare the two"),
+    "export": ("transfer", "write a run in the form of another library, and compare what was written"),
+    "data": ("data", "check or audit files, or show what a recipe reads"),
+    "recipes": ("train", "list the recipes, or print one"),
+    "doctor": ("doctor", "look at this machine, or at what went wrong in a run"),
 }
-
-WORK = (["demo"], ["train"], ["import"], ["export"], ["explain"], ["data", "check"], ["data", "audit"])
-"""Commands that do more than print, or whose exit code has a meaning: they continue when nobody reads their output."""
+"""Each command: the module that has its flags and its function, and what it does."""
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 HELP = """\
@@ -48,18 +49,8 @@ usage: glassformer COMMAND [arguments] [--flags]        glassformer COMMAND --he
 
 {commands}
 
-everywhere:
-  --help      what a command takes
-  --json      one JSON object a line on stdout, errors included
-  --debug     the traceback of an error
-  --version   the version
-
-start with:
-  glassformer demo
-  glassformer train imdb --out runs/imdb
-  glassformer predict runs/imdb "I loved every minute"
-  glassformer explain runs/imdb "I loved every minute"
-
+everywhere: --help, --json (one JSON object a line on stdout, errors included), --debug (the traceback of an error)
+start with: glassformer demo
 exit codes: 0 fine, 1 a bug, 2 usage, 3 data, 4 run or model, 5 diverged, 6 memory, disk or a lost process,
             129, 130 and 143 interrupted (a training run is saved; --resume continues it)"""
 
@@ -70,57 +61,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments after the command's name; those of the process when absent.
     """
-    _open_closed_streams()
-    if argv is None:
-        _restart_in_utf8()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    flags = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    debug, as_json = "--debug" in flags, "--json" in flags
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    debug, as_json = "--debug" in own, "--json" in own
     if debug:
         arguments.remove("--debug")
     _use_utf8()
-    works = _works(arguments)
+    with errors.options_as_flags():
+        return _ended(arguments, debug, as_json)
+
+
+def _ended(arguments: list[str], debug: bool, as_json: bool) -> int:
+    """Run the command and return its exit code, with an error written to stderr, and with --json to stdout too."""
     try:
-        with console.stdout_may_be_lost(goes_on=works), console.log_to_stderr():
-            code = _dispatch(arguments)
-            if code == 0 and (lost := console.lost_stdout()) is not None:
-                if not isinstance(lost, console.StdoutLost):
-                    raise lost
-                logger.warning(f"{lost}: what was done is done, and was not printed")
-            return code
+        with console.log_to_stderr():
+            return _dispatch(arguments)
     except SystemExit as stop:  # after a command's help was printed
         return stop.code if isinstance(stop.code, int) else 1
+    except console.StdoutLost:  # the reader, `head` perhaps, has seen enough
+        return 0
     except BaseException as error:  # a panic of the tokenizers library is no Exception
-        if isinstance(error, BrokenPipeError) and not works:  # the reader, `head` perhaps, has seen enough
-            console.discard(sys.stdout)
-            if isinstance(error, console.StdoutLost) and error.__cause__ is None:
-                with console.log_to_stderr():
-                    logger.warning(f"{error}: the answer was not printed")
-            return 0
-        _write_error(error, as_json, debug)
-        return as_known(error).exit_code
+        known = as_known(error)
+        if debug:
+            with console.stderr_may_be_lost():
+                import traceback
 
-
-def _works(arguments: Sequence[str]) -> bool:
-    """Return whether a command is one of WORK, and so is not done when nobody reads what it prints."""
-    words = [argument for argument in arguments if not argument.startswith("-")]
-    asks_for_help = bool({"--help", "-h"} & set(arguments))
-    return not asks_for_help and (words[:1] in WORK or words[:2] in WORK)
-
-
-def _write_error(error: BaseException, as_json: bool, debug: bool) -> None:
-    """Write an error to stderr, and with --json to stdout too, as far as they can be written."""
-    if debug:
-        with console.stderr_may_be_lost():
-            import traceback
-
-            traceback.print_exc()
-    known = as_known(error)
-    if as_json:
-        facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
-        with suppress(OSError):
-            console.write_json({"error": facts | {"exit_code": known.exit_code}})
-    console.write_error(known.message, known.hint)
+                traceback.print_exc()
+        if as_json:
+            facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
+            with suppress(OSError):
+                console.write_json({"error": facts | {"exit_code": known.exit_code}})
+        console.write_error(known.message, known.hint)
+        return known.exit_code
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -132,8 +104,7 @@ def _dispatch(arguments: list[str]) -> int:
             raise UsageError(message, "rename the file, or convert the text, for instance with iconv and convmv")
     command = arguments[0] if arguments else "--help"
     if command in ("--help", "-h", "help"):
-        listed = "\n".join(f"  {name:10}{text}" for name, text in COMMANDS.items())
-        console.write(HELP.format(commands=listed))
+        console.write(HELP.format(commands="\n".join(f"  {name:15}{text}" for name, (_, text) in COMMANDS.items())))
         return 0
     if command == "--version":
         console.write(f"glassformer {__version__}")
@@ -143,15 +114,23 @@ def _dispatch(arguments: list[str]) -> int:
     if command != "train" and (n := os.environ.get("WORLD_SIZE", "1")) != "1":
         message = f"{command} is the work of one process, and {n} were started"
         raise UsageError(message, "start it without torchrun; train alone runs in several processes")
-    return import_module(f"glassformer.cli.{command}").run(arguments[1:])
+    from glassformer.cli.flags import read
+
+    cls, run = parts_of(command)
+    return run(read(cls, arguments[1:])) or 0
+
+
+def parts_of(command: str) -> tuple[Any, Any]:
+    """Return the dataclass of a command's flags, and its function."""
+    module = import_module(f"glassformer.cli.{COMMANDS[command][0]}")
+    name = command.title().replace("-", "")
+    return getattr(module, f"{name}Arguments"), getattr(module, f"run_{command.replace('-', '_')}")
 
 
 def _refuse(word: str) -> NoReturn:
     """Raise a UsageError that names the command or the flag that was probably meant."""
     from glassformer.config.recipes import nearest, recipe_names
 
-    if word == "--json":
-        raise UsageError("--json stands before the command", "give it after: glassformer recipes --json")
     hint = nearest(word, [*COMMANDS, "--help", "--version"]) + f"there are: {', '.join(COMMANDS)}"
     if word in recipe_names():
         hint = f"{word} is a recipe: glassformer train {word}"
@@ -181,25 +160,6 @@ def as_known(error: BaseException) -> GlassformerError:
             return UsageError(f"{place}{error.strerror or text}", "check the path and its permissions")
     hint = "this is a bug: please report it with the output of --debug"
     return GlassformerError(f"{type(error).__name__}: {text[:500]}", hint)
-
-
-def _open_closed_streams() -> None:
-    """Open the null device in place of standard streams that are closed.
-
-    The next file to be opened would get the number of a closed one, and what a library prints would be written into it.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
-
-
-def _restart_in_utf8() -> None:
-    """Start again in Python's UTF-8 mode where the locale has another encoding: names of files and texts may be any."""
-    if os.name == "posix" and sys.getfilesystemencoding().lower() != "utf-8" and not sys.flags.utf8_mode:
-        command = [sys.executable, "-X", "utf8", *sys.orig_argv[1:]]
-        os.execve(sys.executable, command, {**os.environ, "PYTHONUTF8": "1"})
 
 
 def _use_utf8() -> None:

@@ -46,7 +46,7 @@ def docstrings(cls: type) -> dict[str, str]:
     return docs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """Architecture of the Transformer. The paper is Vaswani et al. 2017, "Attention Is All You Need"."""
 
@@ -100,7 +100,7 @@ class ModelConfig:
     """Probability of dropping such an n-gram in training, since rare ones would be memorised."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FilesConfig:
     """Your own files; the task says what they contain."""
 
@@ -145,7 +145,7 @@ class FilesConfig:
     """Name of the target column of a TSV or JSONL of pairs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Multi30kConfig:
     """Language pair of Multi30k."""
 
@@ -155,7 +155,7 @@ class Multi30kConfig:
     """Target language: en, de or fr."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DatesConfig:
     """Generated dates."""
 
@@ -165,7 +165,7 @@ class DatesConfig:
     """Locales of the dates, separated by commas, as in en_US,de_DE; without it, all 40."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """Data: a built-in data set, or your own files."""
 
@@ -190,7 +190,7 @@ class DataConfig:
     """For `dataset = "dates"`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TextConfig:
     """Tokenizer and truncation."""
 
@@ -211,7 +211,7 @@ class TextConfig:
     """Maximum number of word bigrams with an embedding, so that "not good" is not "not" and "good"; 0 for none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AdamConfig:
     """Adam, the paper's (5.3). It has no weight decay."""
 
@@ -223,7 +223,7 @@ class AdamConfig:
     """Term added to the denominator; the paper's 1e-9."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AdamWConfig(AdamConfig):
     """AdamW: Adam with weight decay apart from the gradient."""
 
@@ -231,7 +231,7 @@ class AdamWConfig(AdamConfig):
     """Decoupled weight decay of matrices; biases, norms and embeddings have none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SGDConfig:
     """Stochastic gradient descent, optionally with momentum and weight decay."""
 
@@ -241,7 +241,7 @@ class SGDConfig:
     """Weight decay of matrices."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MuonConfig(AdamConfig):
     """Muon for the matrices of the layers, AdamW (`lr`, beta, eps) for embeddings, norms, biases and heads."""
 
@@ -253,7 +253,7 @@ class MuonConfig(AdamConfig):
     """Decoupled weight decay of the matrices of the layers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """Training. The first of epochs, steps and minutes that is reached ends it."""
 
@@ -334,7 +334,7 @@ class TrainConfig:
     """For `optimizer = "muon"`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
     """Decoding of a translator or a language model."""
 
@@ -362,7 +362,7 @@ class DecodeConfig:
     """Seed of sampling; the text for a prompt does not depend on the other prompts."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """Configuration of a run."""
 

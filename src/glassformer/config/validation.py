@@ -33,6 +33,18 @@ limited_kinds = cache(partial(get_type_hints, include_extras=True))
 
 TASK_NAMES = ["classify", "translate", "lm", "pretrain", "multilabel", "regress", "tag", "embed"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
+OTHER_NAMES = {
+    "max_steps": "steps",
+    "learning_rate": "lr",
+    "num_train_epochs": "epochs",
+    "per_device_train_batch_size": "batch_size",
+    "gradient_accumulation_steps": "accumulate",
+    "warmup_steps": "warmup",
+    "lr_scheduler_type": "schedule",
+    "max_seq_length": "max_len",
+    "output_dir": "out",
+}
+"""What trainers of other libraries call a setting, and its name here."""
 IMPORTED_ONLY = "embed"
 """The task that is not trained: a bare encoder, which only an import gives."""
 _IN_WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Any: "any"}
@@ -136,6 +148,7 @@ def shown(value: Any) -> str:
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """Return the start of a hint, `did you mean 'x'? `, or nothing if no word is similar."""
+    word = OTHER_NAMES.get(word, word)
     return "".join(f"did you mean {near!r}? " for near in difflib.get_close_matches(word, list(words), n=1))
 
 

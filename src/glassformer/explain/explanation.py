@@ -134,7 +134,7 @@ class Explanation:
     def check_has_answer(self) -> None:
         """Check that the model predicts a class, tokens or a number; raise UsageError of a bare encoder."""
         if not self.predictions and not self.is_number:
-            hint = "edit a step, as in --edit encoder.0.self.head1=0, or train a classifier from it: --init-from"
+            hint = "edit a step, as in encoder.0.self.head1=0, or train a classifier from it: --init-from"
             raise UsageError("a bare encoder gives a vector, and no answer to explain", hint)
 
     @property

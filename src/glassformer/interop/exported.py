@@ -22,7 +22,7 @@ import numpy as np
 from glassformer.config import Config, DecodeConfig
 from glassformer.config.recipes import override
 from glassformer.data.datasets.columns import SOURCE, ColumnSpecs, text_specs
-from glassformer.errors import CheckpointError, UsageError
+from glassformer.errors import UsageError
 from glassformer.interop.engine import Engine, Hypotheses, computing, finite, log_softmax, not_exported
 from glassformer.interop.export_facts import (
     ENGINES,
@@ -34,8 +34,7 @@ from glassformer.interop.export_facts import (
     decode_of,
     read_facts,
 )
-from glassformer.runs.folder import RunFolder
-from glassformer.runs.sealed_folder import MANIFEST, check_sealed_file, read_manifest
+from glassformer.runs.sealed_folder import check_sealed_file, read_manifest
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import PREDICTED_TOGETHER, encoder_answer, warn_at_end, warn_of_cut
 from glassformer.text.decision import AnswerRule, Decision
@@ -43,28 +42,6 @@ from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.text.pairs import GivenText, given_texts
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.words import encoded_words, read_running
-from glassformer.utils.safe_read import sha256_regular
-
-TORCH_FREE = ("ctranslate2", "onnx")
-"""Libraries that answer without torch, in the order of preference."""
-
-
-def export_of_run(run: Path, target: str) -> Path:
-    """Return the folder in which a run keeps its own export, whether it is there or not; another model has another.
-
-    Raises:
-        CheckpointError: the run holds no trained model, or its folder of exports is a link to another place.
-    """
-    folder = RunFolder(run)
-    manifest = folder.require_model_folder() / MANIFEST
-    if not manifest.is_file():
-        raise CheckpointError(f"{manifest} is missing", "use a run of this version")
-    exported = folder.exports / f"{target}-{sha256_regular(manifest)[:12]}"
-    for path in (folder.exports, exported):
-        if path.is_symlink():
-            message = f"{path} is a link, and nothing is written through one inside of a run"
-            raise CheckpointError(message, "replace it by a folder, or use --engine torch")
-    return exported
 
 
 def load_exported(path: Path | str, device: str = "auto") -> ExportedModel:

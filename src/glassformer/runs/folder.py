@@ -85,7 +85,6 @@ class RunFolder:
         self.predictions, self.evaluation = path / "predictions.jsonl", path / "evaluation.json"
         self.report = path / "report.md"
         self.findings = path / "findings.toml"
-        self.exports = path / "exports"  # by library, for `predict --engine`
         self.report_json = path / "report.json"
         self.plots = path / PLOTS
 

@@ -23,7 +23,7 @@ from glassformer.runs.records import DataRecord
 
 logger = logging.getLogger(__name__)
 
-ALLOW = "--allow-changed-data (in Python allow_changed_data=True)"
+ALLOW = "--allow-changed-data"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
         DataError, UsageError: the data is not there, or is damaged.
     """
     if RunFolder(path).imported:
-        raise DataError(f"{path} was imported, and has no data of its own", "give test files")
+        raise DataError(f"{path} was imported, and has no data of its own", "name test files, as with --test-file")
     record = RunFolder(path).read_data()
     named = _named_files(data)
     try:
@@ -59,7 +59,9 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
         if data.dataset != "files" or named:
             raise
         # A model folder alone, or what learned after an import.
-        raise DataError(f"{path} holds a model that names no data of its own", "give test files") from None
+        raise DataError(
+            f"{path} holds a model that names no data of its own", "name test files, as with --test-file"
+        ) from None
     except DataError as error:
         gone = [name for name in named if not Path(name).exists()]
         if not gone:

@@ -52,7 +52,7 @@ def scored_data(
         split, notes, train, changed = read.text.splits().get(name), read.text.notes, read.text.train, read.changed
         if split is None:
             message = f"this run has no {name} split"
-            raise DataError(message, 'score the validation split: --split valid (split="valid"); or give test files')
+            raise DataError(message, "score the validation split: --split valid; or name test files: --test-file")
     for note in notes:
         logger.info(note)
     return split, train, {"split": name} | _facts(split, name, train, changed, task.running_text)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -26,6 +27,8 @@ PROGRESS_SECONDS = 10.0
 RED, YELLOW, CYAN = "1;31", "33", "36"
 """Colours of a terminal, as its escape sequences name them."""
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that control a terminal, and those that turn the direction of text; not tabs and line ends."""
 _is_main: bool | None = None
 
 
@@ -84,6 +87,7 @@ def write_error(message: str, hint: str = "") -> None:
 
 def _write_stderr(text: str, colour: str = "") -> None:
     """Write to stderr, as long as it can be written: what is said there never stops the work."""
+    text = printable(text)
     with stderr_may_be_lost():
         # sys.stderr is None in a Windows program without a console, and where it was closed.
         if sys.stderr is None or not is_main_process():
@@ -107,29 +111,6 @@ class StdoutLost(BrokenPipeError):
     """Nobody reads stdout: it is closed, or the reader of its pipe has gone."""
 
 
-_goes_on = False
-_lost: OSError | None = None
-
-
-@contextmanager
-def stdout_may_be_lost(goes_on: bool) -> Iterator[None]:
-    """Let the command within the block finish its work without stdout, where `goes_on`; `lost_stdout` then returns why.
-
-    Otherwise writing raises StdoutLost, or the OSError of a full disk.
-    """
-    global _goes_on, _lost
-    before, _goes_on, _lost = (_goes_on, _lost), goes_on, None
-    try:
-        yield
-    finally:
-        _goes_on, _lost = before
-
-
-def lost_stdout() -> OSError | None:
-    """Return the error that took stdout from a command that continues without it; None while it can be written."""
-    return _lost
-
-
 def discard(stream: Any) -> None:
     """Send what is written to a stream nowhere, also what waits in it: its flush at exit would fail again."""
     with suppress(OSError, ValueError, AttributeError):  # not a file of its own: a test's; or already closed
@@ -139,25 +120,28 @@ def discard(stream: Any) -> None:
 
 
 def write(text: str) -> None:
-    """Write one line to stdout and flush it, so that a pipe gets it at once; errors as in `stdout_may_be_lost`."""
-    global _lost
-    if not is_main_process() or _lost is not None:
+    """Write one line to stdout and flush it, so that a pipe gets it at once.
+
+    Raises:
+        StdoutLost: nobody reads it; OSError: the disk is full.
+    """
+    if not is_main_process():
         return
+    if sys.stdout is None or sys.stdout.closed:
+        raise StdoutLost("stdout is closed")
     try:
-        if sys.stdout is None or sys.stdout.closed:
-            raise StdoutLost("stdout is closed")
-        try:
-            sys.stdout.write(text + "\n")
-            sys.stdout.flush()
-        except OSError as error:
-            discard(sys.stdout)
-            if isinstance(error, BrokenPipeError) or error.errno == errno.EBADF:
-                raise StdoutLost("the reader of stdout has gone") from error
-            raise
+        sys.stdout.write(printable(text) + "\n")
+        sys.stdout.flush()
     except OSError as error:
-        if not _goes_on:
-            raise
-        _lost = error
+        discard(sys.stdout)
+        if error.errno in (errno.EPIPE, errno.EBADF):
+            raise StdoutLost("the reader of stdout has gone") from error
+        raise
+
+
+def printable(text: str) -> str:
+    """Return a text without the characters that control a terminal, or turn what is read; tabs and line ends stay."""
+    return _CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def write_json(value: Any) -> None:
@@ -168,6 +152,20 @@ def write_json(value: Any) -> None:
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Write a table to stdout."""
     write(plain_table(columns, rows))
+
+
+def write_rows(rows: Sequence[Mapping[str, object]]) -> None:
+    """Write dictionaries of the same keys as a table to stdout; nothing where there are none."""
+    if rows:
+        write_table([*rows[0]], [[*map(_cell, row.values())] for row in rows])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " to ".join(map(_cell, value))
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return "-" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
 def plain_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

@@ -79,12 +79,12 @@ def test_locales_are_chosen_by_name_in_any_order():
 )
 def test_unknown_locales_and_more_pairs_than_they_have_are_refused(locales, n, message):
     with pytest.raises(UsageError, match=message):
-        load(DataConfig(dataset="dates", dates=DatesConfig(n, locales)))
+        load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=n, locales=locales)))
 
 
 @for_each("locale", LOCALES)
 def test_each_locale_alone_has_enough_pairs(locale):
-    assert len(load(DataConfig(dataset="dates", dates=DatesConfig(2000, locale))).test) == 2000
+    assert len(load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=2000, locales=locale))).test) == 2000
 
 
 @for_each("n", [0, 1_000_001])

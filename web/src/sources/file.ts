@@ -84,7 +84,7 @@ export class FileSource implements Source {
     return { ...erased, value, original };
   }
   async training() {
-    if (!this.data.training) throw new Problem("This saved page holds no training", "to save one: glassformer explain RUN --follow -o replay.html");
+    if (!this.data.training) throw new Problem("This saved page holds no training", "to save one: glassformer watch RUN -o replay.html");
     return this.data.training.now;
   }
   async probes() {

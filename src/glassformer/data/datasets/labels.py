@@ -203,7 +203,7 @@ def clean_label_sets(
 
 
 def _parted(cell: str, separator: str) -> list[str]:
-    """Return the labels of a cell, which may be a JSON list, as `predict --file` writes one into a table.
+    """Return the labels of a cell, which may be a JSON list, as `predict-table` writes one into a table.
 
     Raises:
         ValueError: it stands in brackets, and is no list of labels; or it is a vector of 0 and 1.

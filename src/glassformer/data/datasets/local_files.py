@@ -115,7 +115,7 @@ def load_test(
     diagnostics = Diagnostics() if diagnostics is None else diagnostics
     part = data_parts(schema, data, need_train=False)["test"] or _part(replace(data.files, train_file=None), "train")
     if part is None:
-        hint = "name the files: --test-file, or of translations --src-file and --ref-file"
+        hint = "name the files: --test-file, or of translations --test-src-file and --test-tgt-file"
         raise UsageError("there is nothing to score", hint)
     rows = read_parts(schema, {"test": part}, data, diagnostics, known)["test"]
     diagnostics.raise_if_any()

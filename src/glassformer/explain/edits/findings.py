@@ -45,7 +45,7 @@ MAX_TRIED = 5
 """Maximum heads that `find_head` tries, those with the largest effect first."""
 CHANGE_TOLERANCE = 0.01
 """Largest difference of a change in log-probability, relative, and absolute in nats, between two machines."""
-HINT = "write findings with glassformer explain RUN TEXT --edit … -o findings.toml"
+HINT = "write findings with glassformer edit RUN TEXT EDIT -o findings.toml"
 _HEAD = re.compile(r"\b(head:?)([0-9]+)")
 EditTexts = Annotated[list[EditText], Meta(max_length=MAX_EDITS)]
 

@@ -288,7 +288,7 @@ def predict_edited(
     tap = Edits(edits, first.records, means=means_of_run(first.subject, first.records))
     if first.labels is not None and (of_one := [id for id in tap.ids if first.records.steps[id].stack == "head"]):
         message = f"{of_one[0]} is of one label or word here, and `predict` answers all of them"
-        raise UsageError(message, "edit a step before it, or one text: glassformer explain RUN TEXT --edit …")
+        raise UsageError(message, "edit a step before it, or one text: glassformer edit RUN TEXT EDIT")
     generates = not (first.is_classifier or first.is_number)
     if generates and (placed := tap.at_positions_of(first.streams[-1].name)):
         raise UsageError(f"{placed[0]} is about positions of the text that is generated", "name other axes")

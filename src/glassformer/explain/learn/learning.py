@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,6 @@ import torch
 from torch import nn
 
 from glassformer.config import TrainConfig
-from glassformer.config.validation import nearest
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.tape import Check
 from glassformer.explain.compute import compute_decoding, explain_encoded
@@ -57,8 +56,6 @@ if TYPE_CHECKING:
     from glassformer.explain.explanation import Explanation
 
 
-OPTIONS = ("lr", "optimizer", "checkpoint", "member", "label")
-"""Options of `run.learn`."""
 LEFT_OUT = {
     "dropout": "dropout",
     "word dropout": "word dropout",
@@ -69,14 +66,6 @@ LEFT_OUT = {
     "schedule": "the schedule of the learning rate, which is constant",
 }
 """What the run's training has, and learning here has not, in words."""
-
-
-def check_options(options: Mapping[str, object]) -> None:
-    """Check the names of the options of `run.learn`; raise a UsageError that names a wrong one."""
-    known = {f.name for f in fields(TraceRequest)} - {"text", "answer", "learn_steps"}
-    if unknown := [name for name in options if name not in known]:
-        hint = nearest(unknown[0], ("steps", *OPTIONS)).strip() or f"the options are {', '.join(OPTIONS)}"
-        raise UsageError(f"run.learn has no option {unknown[0]!r}", hint)
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,7 @@ class Training:
         if state not in ("running", "paused"):
             return None
         if not self.may_write:
-            return "This page only reads. To pause, step and stop from here: glassformer explain RUN --follow --control"
+            return "This page only reads. To pause, step and stop from here: glassformer watch RUN --control"
         if self.folder.model.is_dir():
             return "The steps are done; the model is being scored."
         return None
