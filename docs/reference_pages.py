@@ -16,7 +16,8 @@ from unittest import mock
 
 from glassformer.cli.main import COMMANDS, main
 from glassformer.config.recipes import load_recipe, recipe_names, recipe_text
-from glassformer.explain.capture.sites import AXES, OPERATIONS, SITES
+from glassformer.explain.capture.sites import AXES, SITES
+from glassformer.nn.operations import OPERATIONS
 
 
 def write_pages(folder: Path) -> list[Path]:
@@ -68,7 +69,16 @@ def steps() -> str:
     for name, site in SITES.items():
         axes = ", ".join(site.axes)
         rows.append((f"`{name}`", site.op, " ".join(f"`{step}`" for step in site.inputs), axes))
-    operations = [(f"`{name}`", f"`{takes}`" if takes else "", result) for name, (takes, result) in OPERATIONS.items()]
+    operations = [
+        (
+            f"`{name}`",
+            f"`{row.takes}`" if row.takes else "",
+            f"`{row.gives}`" if row.gives else "",
+            ", ".join(f"`{name} = {gives}`" for name, gives in row.where.items()),
+            "; ".join(f"{to}: `{gives}`" for to, gives in row.gradients.items()),
+        )
+        for name, row in OPERATIONS.items()
+    ]
     axes = [(f"`{name}`", meaning) for name, meaning in AXES.items()]
     return (
         "\n\n".join(
@@ -79,7 +89,8 @@ def steps() -> str:
                 "## Kinds of steps",
                 table(("step", "operation", "inputs", "axes"), rows),
                 "## Operations",
-                table(("operation", "inputs, parameters, constants", "result"), operations),
+                "`WORDS` in `nn/operations.py` says what each function is.",
+                table(("operation", "takes", "gives", "where", "gradients"), operations),
                 "## Axes",
                 table(("axis", "meaning"), axes),
             ]

@@ -15,9 +15,10 @@ from glassformer.cli.main import COMMANDS
 from glassformer.cli.train import TrainArguments
 from glassformer.config import TextConfig
 from glassformer.config.recipes import recipe_names
-from glassformer.explain.capture.sites import OPERATIONS, SITES
+from glassformer.explain.capture.sites import SITES
 from glassformer.interop.card import example_of
 from glassformer.interop.export_facts import ExportFacts
+from glassformer.nn.operations import OPERATIONS
 from glassformer.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]

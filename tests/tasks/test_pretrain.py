@@ -187,7 +187,7 @@ def test_a_run_that_stopped_goes_on_with_the_same_masks() -> None:
     tensors = {name: t.clone() for name, t in state.tensors().items()}
     torch.manual_seed(99)
     resumed = run.new_state()
-    resumed.load(tensors, vars(state.progress))
+    resumed.load(tensors, state.progress)
     assert first + [report.loss for report in run.run(resumed)] == losses
 
 

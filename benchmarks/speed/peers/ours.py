@@ -138,13 +138,13 @@ class OurCurve:
     def step(self, seconds: float) -> bool:
         """Run the next step, if there is one; the harness asks for scores, and none is validated in between."""
         progress, n = self.state.progress, self.context.config.train.accumulate
-        if not progress.finished:
-            if progress.position == 0:
-                self.plan = [*self.context.task.epoch_batches(self.context.train, progress.epoch)]
-            part = self.plan[progress.position : progress.position + n]
-            end_of_budget(self.state)(train_step(self.state, self.context, part, len(self.plan)))
-            return True
-        return False
+        if progress.finished:
+            return False
+        if progress.position == 0:
+            self.plan = [*self.context.task.epoch_batches(self.context.train, progress.epoch)]
+        part = self.plan[progress.position : progress.position + n]
+        end_of_budget(self.state)(train_step(self.state, self.context, part, len(self.plan)))
+        return True
 
     def score(self) -> dict[str, float]:
         """Return the score of the averaged weights."""
