@@ -274,6 +274,7 @@ RUN: dict[str, Call] = {
 RUN["learn"] = lambda c: c.run.learn(c.e.request.text, ANSWERS[c.task], steps=1, member=c.e.request.member)
 NO_CELL = {"Run": {"train", "evaluate", "export"}, "Service": {"subject"}}
 NO_CELL["Run"] |= {"path", "task", "model", "answering", "device", "precision", "computing", "config"}
+NO_CELL["Run"] |= {"labels", "text_columns"}
 NO_CELL["Service"] |= {"training", "probes", "probe", "control"}
 """Scores of a whole split, exports and what is shown of a training are of no text; the others are attributes."""
 CALLS = {"Explanation": EXPLANATION, "plot": PLOTS, "Service": SERVICE, "Run": RUN}

@@ -38,7 +38,10 @@ FILES = {
     "report.json",
 }
 FOLDERS = {"checkpoints", "snapshots", "model", "plots"}
-ALSO = {("config/recipes.py", "config.toml"): "a run folder is a recipe too, and config lies below runs"}
+ALSO = {
+    ("config/recipes.py", "config.toml"): "a run folder is a recipe too, and config lies below runs",
+    ("interop/card.py", "tokenizer.json"): "transformers, for which it is written, gives its file the same name",
+}
 """Other places that spell a name, with the reason."""
 
 

@@ -342,7 +342,7 @@ def test_a_number_of_a_pair_of_texts(tmp_path: Path) -> None:
 
 
 def test_an_edit_prints_the_numbers_and_no_table_of_logits(trained: Path, capfd: Any) -> None:
-    assert main(["explain", str(trained), "a good b", "--edit", "encoder.0.self.out=0"]) == 0
+    assert main(["edit", str(trained), "a good b", "encoder.0.self.out=0"]) == 0
     printed = capfd.readouterr().out
     assert "before" in printed and "after" in printed and "logit" not in printed and "log p" not in printed
 

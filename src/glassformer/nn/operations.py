@@ -63,7 +63,7 @@ NORMALISED = {
 }
 POOLED = {
     "real": "column(mask, x)",
-    "share": "real / atleast1(down(real))",
+    "share": "real / row(atleast1(down(real)))",
     "peak": "down_max(x, real)",
     "largest": "real * equal(x, peak)",
 }
