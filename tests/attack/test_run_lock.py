@@ -200,7 +200,7 @@ def start_two(tmp_path: Path, name: str) -> None:
     """Start two trainings of one folder at once: one is whole, the other is refused and changes nothing."""
     table = write_table(tmp_path)
     new = ("train", "classify", "--train-file", str(table), *FLAGS, "--steps", "6", "--out", str(tmp_path / name))
-    both = [command(tmp_path / f"{name}-{seed}.txt", *new, "--train.seed", str(seed)) for seed in (1, 2)]
+    both = [command(tmp_path / f"{name}-{seed}.txt", *new, "--seed", str(seed)) for seed in (1, 2)]
     ended = dict(zip((1, 2), (process.wait(120) for process in both), strict=True))
     codes = sorted(code for code, _ in ended.values())
     assert codes == [0, 2], ended
