@@ -172,7 +172,7 @@ def test_between_seeds_and_in_their_ensemble(
         assert main(arguments) == 143
     assert f"resume with: glassformer train --resume '{out}'" in capsys.readouterr().err
     assert main(["train", "--resume", str(out)]) == 0
-    assert (out / "report.md").is_file()
+    assert (out / "report.json").is_file()
 
 
 def test_a_hangup_in_a_process_of_its_own(whole: Path, tmp_path: Path) -> None:
