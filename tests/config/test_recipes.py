@@ -260,7 +260,7 @@ def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:
     assert override(base, {"beta1": 0.8}).train.adamw == AdamWConfig(beta1=0.8, weight_decay=0.1)
     both = override(base, {"train": {"optimizer": "adam", "eps": 1e-6}})
     assert both.train.adam == AdamConfig(eps=1e-6)
-    assert override(Config(), {"dataset": "dates", "n_dates": 5}).data.dates == DatesConfig(5)
+    assert override(Config(), {"dataset": "dates", "n_dates": 5}).data.dates == DatesConfig(n_dates=5)
 
 
 @pytest.mark.parametrize(
