@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.audited import MADE, NAMES, audit, labelled, of_kind, pairs, rows_of, tagged, with_sets
 
+from glassformer.data.datasets.columns import Columns
 from glassformer.errors import DataError
 from glassformer.evaluate import audit as audits
 from glassformer.evaluate.audit import write_report
@@ -132,7 +133,8 @@ def test_equal_texts_with_other_answers(
 def test_numbers_and_labels_of_pairs_are_not_judged() -> None:
     texts, labels = labelled()
     rows = rows_of(texts, labels)
-    of_pairs = type(rows)(rows.text, rows.answer, rows.lines, rows.path, ("text", "pair", "label"))
+    columns = Columns((0, 1, 2), ("text", "pair", "label"), 3)
+    of_pairs = type(rows)(rows.text, rows.answer, rows.lines, rows.path, columns)
     report = audits.audit({"train": of_pairs}, "label")
     assert "label-error" not in {*report.counts, *report.not_made} and "label-leak" in report.counts
     assert [*audit(texts, ["1"] * len(texts), "number").counts] == ["contradiction", "near-duplicate"]
