@@ -45,7 +45,7 @@ def scored_data(
         except (DataError, UsageError) as error:  # it changed, is no longer there, or a model folder alone names none
             logger.warning(f"not compared with the training data, and without baselines: {error.message}")
     elif data != own and (own.dataset == "files" or replace(data, data_dir=own.data_dir) != own):
-        message = f"{path} was trained on other data, and data_dir is the folder of a built-in data set"
+        message = f"{path} was trained on other data, and --data-dir is the folder of a built-in data set"
         raise UsageError(message, "leave it out, or name test files")
     else:
         read = load_run_data(path, task.schema, data, allow_changed=allow_changed)
