@@ -56,7 +56,6 @@ def test_a_text_that_is_cut_is_marked_and_counted(
         ["explain", "EXPORTED", "abc"],
         ["evaluate", "EXPORTED"],
         ["export", "EXPORTED", "OTHER", "--to", "onnx"],
-        ["export", "EXPORTED"],
         ["doctor", "EXPORTED"],
         ["compare", "EXPORTED", "EXPORTED"],
         ["train", "--resume", "EXPORTED"],
