@@ -66,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug, as_json = "--debug" in own, "--json" in own
     if debug:
         arguments.remove("--debug")
+    _keep_numbers_of_streams()
     _use_utf8()
     with errors.options_as_flags():
         return _ended(arguments, debug, as_json)
@@ -160,6 +161,16 @@ def as_known(error: BaseException) -> GlassformerError:
             return UsageError(f"{place}{error.strerror or text}", "check the path and its permissions")
     hint = "this is a bug: please report it with the output of --debug"
     return GlassformerError(f"{type(error).__name__}: {text[:500]}", hint)
+
+
+def _keep_numbers_of_streams() -> None:
+    """Open the null device in place of standard streams that are closed.
+
+    A file that is opened gets the lowest free number: messages of libraries would be written into a file of the run.
+    """
+    while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(null)
 
 
 def _use_utf8() -> None:
