@@ -16,7 +16,7 @@ from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.utils import console
 from glassformer.utils.formatting import counted
 
-TABLE_SETTINGS = ("text_column", "pair_column", "header", "delimiter", "quotes", "encoding")
+TABLE_SETTINGS = ("pair_column", "header", "delimiter", "quotes", "encoding")
 """How a table is read that a run is used on; without the columns, as in training."""
 ANSWER_COLUMNS = ("text_column", "pair_column", "label_column", "src_column", "tgt_column")
 
@@ -34,7 +34,7 @@ class EvaluateArguments:
     sections: ClassVar = ("decode",)
     settings: ClassVar = (
         *("data_dir", "test_file", "test_src_file", "test_tgt_file", "label_column", "label_separator"),
-        *("src_column", "tgt_column", *TABLE_SETTINGS),
+        *("src_column", "tgt_column", "text_column", *TABLE_SETTINGS),
     )
     split: Literal["test", "valid", "train"] = "test"
     """Which split of the run's own data."""

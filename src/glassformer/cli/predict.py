@@ -69,6 +69,8 @@ class PredictTableArguments(PredictArguments):
     usage: ClassVar = "predict-table RUN[,RUN,…] TABLE OUT"
     example: ClassVar = "predict-table runs/imdb in.csv out.csv"
     settings: ClassVar = TABLE_SETTINGS
+    text_column: str | None = None
+    """Column of the texts, by header or number from 1, whatever the task; that of training when absent."""
     probabilities: bool = False
     """Add a column with the probability of each class."""
     prefix: str = ""
@@ -138,7 +140,7 @@ def run_predict_table(given: flags.Given[PredictTableArguments]) -> None:
     if not out.parent.is_dir():
         raise UsageError(f"there is no folder {out.parent}", "make it, or name another one")
     files = given.laid_over(Config(), given.settings(single=True)).data.files
-    named = files.text_column, files.pair_column
+    named = arguments.text_column, files.pair_column
     form = TableForm(files.header, files.delimiter, files.quotes, files.encoding)
     table, partial = scan_table(source, model.text_columns(named), form), out.with_name(f"{out.name}.partial")
     for note in table.notes:
