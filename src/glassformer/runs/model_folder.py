@@ -23,7 +23,7 @@ from glassformer.errors import CheckpointError
 from glassformer.runs.folder import MODEL_CONFIG as CONFIG
 from glassformer.runs.folder import MODEL_KIND, TOKENIZER
 from glassformer.runs.records import JsonObject
-from glassformer.runs.sealed_folder import check_sealed_file, read_manifest, read_sealed_file, write_sealed_folder
+from glassformer.runs.sealed_folder import read_manifest, read_sealed_file, write_sealed_folder
 from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import atomic_write_text, remove_leftovers
 from glassformer.utils.safe_read import LIMITS, parse_json
@@ -69,7 +69,8 @@ def _sound(where: Path) -> Iterator[None]:
     try:
         yield
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise CheckpointError(f"{where} is not a sound safetensors file: {error}") from error
+        message = f"{where} is not a sound safetensors file: {error}"
+        raise CheckpointError(message, "restore it from a copy") from error
 
 
 def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
@@ -134,11 +135,7 @@ def read_description(folder: Path) -> tuple[JsonObject, Shapes]:
     if odd := sorted(sums.keys() ^ {*FILES}):
         raise CheckpointError(f"{folder} should {'hold' if odd[0] in FILES else 'not hold'} {odd[0]}")
     config, _ = [read_sealed_file(folder / name, sums[name]) for name in (CONFIG, TOKENIZER)]
-    try:
-        return parse_json(config, folder / CONFIG, kind=JsonObject), read_shapes(folder / WEIGHTS)
-    except CheckpointError:
-        check_sealed_file(folder / WEIGHTS, sums[WEIGHTS])  # damage is named as such
-        raise
+    return parse_json(config, folder / CONFIG, kind=JsonObject), read_shapes(folder / WEIGHTS)
 
 
 def read_weights(folder: Path) -> Weights:
