@@ -25,7 +25,7 @@ from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.tagged import read_tagged
 from glassformer.data.splits import Split, TextData
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.errors import DivergedError
+from glassformer.errors import CheckpointError, DivergedError
 from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode, members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX
@@ -62,6 +62,10 @@ class EncoderTask(Task):
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
         super().__init__(config, tokenizer, label_names)
+        n_names, least = len(label_names or ()), 2 if self.head.unit else 0
+        if n_names < least or (n_names and not least):
+            expected = f"two or more {self.head.unit}s" if least else "none"
+            raise CheckpointError(f"label_names should be {expected} for {self.name}, and {n_names} came")
         if self.head.per_word and are_plain(label_names or ()):
             self.metric = "tag_accuracy"
 
