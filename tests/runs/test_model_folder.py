@@ -205,6 +205,8 @@ CONFIGURATIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "recipe a number": lambda c: c.update(recipe=5),
     "decode a list": lambda c: c.update(decode=[]),
     "a beam of 10^6": lambda c: c["decode"].update(beam_size=10**6),
+    "no classes": lambda c: c.update(label_names=None),
+    "classes of a regressor": lambda c: c.update(task="regress"),
     "no label_names": lambda c: c.pop("label_names"),
 }
 
