@@ -66,8 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug, as_json = "--debug" in own, "--json" in own
     if debug:
         arguments.remove("--debug")
-    _keep_numbers_of_streams()
-    _use_utf8()
+    _prepare_streams()
     with errors.options_as_flags():
         return _ended(arguments, debug, as_json)
 
@@ -163,18 +162,14 @@ def as_known(error: BaseException) -> GlassformerError:
     return GlassformerError(f"{type(error).__name__}: {text[:500]}", hint)
 
 
-def _keep_numbers_of_streams() -> None:
-    """Open the null device in place of standard streams that are closed.
+def _prepare_streams() -> None:
+    """Set UTF-8 and plain newlines for the standard streams on every platform and in every locale.
 
-    A file that is opened gets the lowest free number: messages of libraries would be written into a file of the run.
+    Closed ones become the null device: a file of the run would get the free number, and messages of libraries with it.
     """
     while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(null)
-
-
-def _use_utf8() -> None:
-    """Set UTF-8 and plain newlines for the standard streams on every platform and in every locale."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.closed:
             errors = "backslashreplace" if stream is sys.stderr else "strict"

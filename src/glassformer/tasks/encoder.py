@@ -62,9 +62,8 @@ class EncoderTask(Task):
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
         super().__init__(config, tokenizer, label_names)
-        n_names, least = len(label_names or ()), 2 if self.head.unit else 0
-        if n_names < least or (n_names and not least):
-            expected = f"two or more {self.head.unit}s" if least else "none"
+        n_names, expected = len(label_names or ()), f"two or more {self.head.unit}s" if self.head.unit else "none"
+        if n_names < 2 if self.head.unit else n_names:
             raise CheckpointError(f"label_names should be {expected} for {self.name}, and {n_names} came")
         if self.head.per_word and are_plain(label_names or ()):
             self.metric = "tag_accuracy"
