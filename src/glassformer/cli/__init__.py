@@ -1,1 +1,1 @@
-"""The command `glassformer`: `main.py` dispatches, one file per command, imported when called."""
+"""The command `glassformer`: `main.py` dispatches; the file of a command is imported when it is called."""

@@ -1,4 +1,4 @@
-"""Scores, one file a task, each from plain arrays or strings to one JSON-ready dict.
+"""Scores with intervals, baselines and tests of significance, from predictions; and the audit of data.
 
-Nothing here runs a model or decodes: predictions come in, numbers with intervals go out.
+Nothing here runs a model or decodes.
 """

@@ -1,4 +1,4 @@
-"""The tasks there are, by name; one file each says everything in which it differs from the others."""
+"""The tasks there are, by name; those of an encoder are data in `heads.py`, each other one has a module of its own."""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ def preflight(
 ) -> DataRecord:
     """Look at the data and the model, and return what is known before the first step.
 
-    FLOPs are of one training step a real token (forward × 3). What patience may save and validations
-    cost is not known, so the estimated seconds are those of the steps.
+    FLOPs are those of a training step per real token, three times those of the forward pass. The estimated seconds are
+    those of the steps: validations and an earlier end by patience are not known.
     """
     task, config, corpus, data = context.task, context.config, context.train, context.data
     lengths, n_batches, train, t = corpus.lengths, len(task.epoch_batches(corpus, 0)), config.train, task.tokenizer

@@ -1,1 +1,1 @@
-"""The built-in data sets, and files of your own: a module each, found by `loading.load_text_data`."""
+"""The built-in data sets, and files of your own: a module each, found by `local_files.load_text_data`."""

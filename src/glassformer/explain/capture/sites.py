@@ -1,6 +1,6 @@
 """Describe every step that can be recorded: its operation, inputs, axes, source line, and how a tap can edit it.
 
-The hooks (`attach.py`, `hooks.py`) pass the tensor of a step and its key in `SITES`. The page's list of operations is
+The hooks (`attach.py`, `hooks.py`) pass the tensor of a step and its key in `SITES`. The page's list of steps is
 generated from this file (`page/typescript.py`). A test checks the snippets of source lines.
 
 A stream is a sequence of tokens that the model reads: the text, or a source and a target (not the residual stream).

@@ -38,7 +38,7 @@ class Step:
 
     Attributes:
         id: "decoder.1.cross.weights".
-        site: its key in `SITES`: "weights", "residual:pre".
+        site: its key in `SITES`: "weights", "residual:pre"; of a step of the loss or a gradient its operation.
         op: the operation, a key of `OPERATIONS`.
         inputs: ids of the steps it was computed from, in the order of the operation's arguments.
         params: the names of parameters or buffers by role ("weight", "bias").

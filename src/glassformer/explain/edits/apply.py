@@ -1,4 +1,4 @@
-"""Apply edits in a forward pass: `Edits` is a tap for `trace`; `BatchEdits` applies others in each row of a batch.
+"""Apply edits in a forward pass: `Edits` is a tap for `trace`.
 
     with trace(model, tap=Edits(["decoder.1.cross.head2=0"], records)) as t:
         model(src, tgt_in)

@@ -1,1 +1,1 @@
-"""The page: served on this machine, saved as one file, or shown in a notebook; its sources are in `web/`."""
+"""The page: served on this machine or saved as one file; its sources are in `web/`."""

@@ -1,8 +1,8 @@
 """Generate the TypeScript of the page that follows from Python: operations, JSON interfaces, fields of a request.
 
 `make web` writes `sites.ts`, `types.ts` and `fields.ts`; `make web-check` and a test fail when they are out of date.
-Operations and steps come from `capture/sites.py`; an interface comes from a class whose objects are sent: its fields,
-their types and docstrings.
+Operations come from `nn/operations.py`, steps from `capture/sites.py`; an interface comes from a class
+whose objects are sent: its fields, their types and docstrings.
 An annotation may name its TypeScript type, `Annotated[str, "AxisName"]`, or the class of an object that is sent as
 plain JSON, `Annotated[dict[str, Any], Stream]`.
 """
