@@ -191,7 +191,7 @@ def fresh_loss(record: RunRecord, context: RunContext) -> Iterator[Finding]:
     if not abs(loss - mean) <= limit:
         yield Finding(
             f"the first loss is {loss:.3g}; {FRESH_SEEDS} untrained models have {mean:.3g} ± {limit:.2g} on its batch",
-            "look at how the weights are drawn, and at what the batch holds: glassformer data show",
+            "look at how the weights are drawn, and at what the batch holds: glassformer data show RECIPE",
             "first-loss",
             {"loss": loss, "fresh": mean, "limit": limit},
             grade="stop",

@@ -123,7 +123,7 @@ def check_texts_differ(train: Split) -> None:
     """Raise a DataError if several training texts are all the same."""
     if len({*train.text}) == 1 < len(train):
         message = f"{train.source}: all {len(train):,} texts are the same, so there is nothing to learn"
-        raise DataError(message, "look at the column of texts: glassformer data show")
+        raise DataError(message, "look at the column of texts: glassformer data show RECIPE")
 
 
 def limited(data: TextData, limit: int | None, seed: int) -> TextData:

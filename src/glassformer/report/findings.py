@@ -161,7 +161,7 @@ def answer_visible(facts: RunRecord) -> Iterator[Finding]:
     loss, chance = first_loss_and_chance(facts)
     if loss < (limit := chance - BELOW_CHANCE):
         matter = f"the first loss is {loss:.3g}, and guessing has {chance:.3g}: an untrained model cannot know that"
-        remedy = "the answer is in its input: are labels shifted by one? look at them with glassformer data show"
+        remedy = "the answer is in its input: are labels shifted by one? look at them with glassformer data show RECIPE"
         yield Finding(matter, remedy, "answer-visible", {"loss": loss, "chance": chance, "limit": limit}, "stop")
 
 
