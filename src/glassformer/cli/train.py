@@ -137,9 +137,7 @@ def progress_of(config: Config) -> Callable[[StepMetrics], None]:
     from glassformer.tasks import task_class
     from glassformer.training.progress import TrainingProgress
 
-    task = task_class(config.task)
-    of_numbers = "squared error" if task.schema.target == "number" else "nats per label"
-    return TrainingProgress("nats per token" if task.metric == "nats_per_token" else of_numbers)
+    return TrainingProgress(task_class(config.task).report.loss_unit)
 
 
 def _shown(

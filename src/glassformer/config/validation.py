@@ -235,14 +235,14 @@ def _suggest(key: str, kind: type) -> str:
     return nearest(key, [*kinds(kind), *inner]).strip() or f"known here: {', '.join(kinds(kind))}"
 
 
-def check_request(request: Any, where: str = "request") -> None:
+def check_request(request: Any) -> None:
     """Bring each field of a frozen dataclass to its type, as it is built.
 
     Raises:
         UsageError: a field is of another type, or beyond its limits; it is named.
     """
     for name, kind in limited_kinds(type(request)).items():
-        object.__setattr__(request, name, convert(getattr(request, name), kind, name, where))
+        object.__setattr__(request, name, convert(getattr(request, name), kind, name, "request"))
 
 
 def check_type(value: Any, types: type | tuple[type, ...], expected: str, hint: str) -> None:

@@ -85,7 +85,6 @@ class RunFolder:
         self.predictions, self.evaluation = path / "predictions.jsonl", path / "evaluation.json"
         self.report = path / "report.md"
         self.findings = path / "findings.toml"
-        self.report_json = path / "report.json"
         self.plots = path / PLOTS
 
     # In what state it is
@@ -309,7 +308,7 @@ class SeedsFolder:
         self.path = path = Path(path)
         self.seeds_file = path / SEEDS  # written before the first run, so that all of them can be resumed
         self.ensemble = path / "ensemble.json"  # scores of all runs as one
-        self.report = RunFolder(path).report_json
+        self.report = path / "report.json"
 
     @property
     def exists(self) -> bool:

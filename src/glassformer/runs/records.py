@@ -216,7 +216,7 @@ class Scores(TypedDict, total=False):
     label_names: list[str] | None
     confusion: list[list[int]] | None
     per_class: Rows | None
-    length_buckets: Rows | None
+    per_label: Rows | None
 
 
 @dataclass(frozen=True)

@@ -273,7 +273,6 @@ CLASSIFY = Head(
     replace(
         ENCODER,
         model_name="text classifier",
-        pipeline_tag="text-classification",
         table_metrics=("accuracy", "macro_f1", "ece", "ece_calibrated", "log_loss"),
         plots={"confusion": (confusion_matrix, "What is taken for what.")},
         limits="It knows its classes and nothing else: any text gets one of them, also one unlike its training data.",
@@ -364,7 +363,7 @@ REGRESS = Head(
     replace(
         MULTILABEL.report,
         model_name="text regressor",
-        loss_unit="squared standard deviations",
+        loss_unit="squared error",
         metrics=(
             # First the mean absolute error: one text that is far off does not choose weights.
             Metric("mae", "Mean absolute error", UNIT, number, False),
@@ -417,7 +416,6 @@ TAG = Head(
     replace(
         ENCODER,
         model_name="tagger of words",
-        pipeline_tag="token-classification",
         unit="sentences",
         metrics=(
             Metric("span_f1", "Span F1", "0–100%, micro: borders and label right", percent),

@@ -92,7 +92,7 @@ than was written: bits per character and per byte do not compare with those of m
 
 REPORT = TaskReport(
     model_name="language model",
-    pipeline_tag="text-generation",
+    loss_unit="nats per token",
     unit="tokens",
     table_metrics=("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity"),
     limits="It continues text in the manner of its training text. It knows no facts and follows no instructions.",

@@ -91,7 +91,6 @@ HIDDEN_SEED = 0
 
 REPORT = TaskReport(
     model_name="masked language model",
-    pipeline_tag="fill-mask",
     unit="masked tokens",
     metrics=(
         Metric("nats_per_masked_token", "Nats per masked token", "lower is better", number, False),

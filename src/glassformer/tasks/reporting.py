@@ -53,7 +53,6 @@ class TaskReport:
 
     Attributes:
         model_name: what a model is, after "a".
-        pipeline_tag: Hugging Face's name of the task.
         unit: what an evaluation's `n` counts.
         loss_unit: unit of the training loss.
         metrics: metrics of this task, in addition to the common ones.
@@ -72,9 +71,8 @@ class TaskReport:
     """
 
     model_name: str = "model"
-    pipeline_tag: str = "feature-extraction"
     unit: str = "examples"
-    loss_unit: str = "nats"
+    loss_unit: str = "nats per label"
     metrics: tuple[Metric, ...] = ()
     table_metrics: tuple[str, ...] = ()
     baselines: Mapping[str, str] = field(default_factory=dict)

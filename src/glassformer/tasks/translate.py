@@ -64,7 +64,6 @@ def score_translations(scores: JsonObject) -> Scoring | None:
 
 REPORT = TaskReport(
     model_name="translator",
-    pipeline_tag="translation",
     unit="sentences",
     table_metrics=("bleu", "chrf", "exact_match"),
     limits="It translates sentences of the kind it was trained on. Others may come out fluent and wrong.",

@@ -83,7 +83,7 @@ class LossModule(nn.Module):
 
 
 Number = Annotated[int, Meta(ge=0, le=2**53)]
-Seconds = Annotated[float, Meta(ge=0, le=2**53)]
+Amount = Annotated[float, Meta(ge=0, le=2**53)]
 
 
 @dataclass
@@ -93,6 +93,7 @@ class Progress:
     Attributes:
         position: batches of this epoch already used, so that no batch is repeated after a resume.
         seconds: wall-clock time of training and validation, over all resumes.
+        next_validation: the epochs after which the next one is due.
         finished: why the run ended, "budget", "patience" or, by `--finish`, "stopped"; empty before.
         steps_counted, steps_clipped: steps since the last that logged its updates, and those whose gradient was
             clipped.
@@ -101,8 +102,8 @@ class Progress:
     step: Number = 0
     epoch: Number = 0
     position: Number = 0
-    seconds: Seconds = 0.0
-    next_validation: Seconds = 0.0
+    seconds: Amount = 0.0
+    next_validation: Amount = 0.0
     validated_step: Number = 0
     best_metric: float | None = None
     best_loss: float | None = None

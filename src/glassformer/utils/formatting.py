@@ -52,14 +52,13 @@ def duration(seconds: Number) -> str:
     return f"{rounded // 3600} h {rounded % 3600 // 60:02d} min"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1, *, is_markdown: bool = False) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[Any]], left: int = 1) -> str:
     """Return a Markdown table; the first `left` columns flush left, the others right.
 
-    Cells may hold anything a user's data holds: bars and line breaks in them cannot break the table. Cells written as
-    Markdown (`is_markdown`) are left as they are.
+    Cells may hold anything a user's data holds: bars and line breaks in them cannot break the table.
     """
     rule = ["---" if column < left else "---:" for column in range(len(header))]
-    lines = [header, rule, *[map(str if is_markdown else cell_text, row) for row in rows]]
+    lines = [header, rule, *[map(cell_text, row) for row in rows]]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

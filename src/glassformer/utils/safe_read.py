@@ -1,8 +1,9 @@
 """Read files of folders that somebody else may have made: regular ones alone, of bounded size; typed JSON.
 
-How to use it: `read_json_object(folder / "config.json")`, with a limit of `LIMITS` or one of your own, and in a folder
-of data `error=DataError`. Whatever is wrong with a file raises that one error, with the path: it is missing, a folder,
-a pipe or a device, too large, not UTF-8, not JSON or TOML, nested too deeply, or of another type than it should be.
+How to use it: `read_json_object(folder / "config.json")`, with a limit of `LIMITS` or another. Whatever is wrong
+with a file raises one error, with the path (CheckpointError; what takes an `error` raises that one, such as `DataError`
+in a folder of data): it is missing, a folder, a pipe or a device, too large, not UTF-8, not JSON or TOML, nested too
+deeply, or of another type than it should be.
 A file that another library opens by its path (or that is mapped into memory) goes through `check_regular` before that.
 
 A symbolic link is followed where it leads to a regular file within the limit: model caches consist of such links, and
@@ -30,16 +31,15 @@ T = TypeVar("T")
 _Error = type[GlassformerError]
 
 
-def dataclass_from_json(kind: type[T], value: Any, where: Path | str, error: _Error = CheckpointError) -> T:
+def dataclass_from_json(kind: type[T], value: Any, where: Path | str) -> T:
     """Return JSON data as a type, of whose fields each has its own; keys that it does not know are left out.
 
     An integer stands for a float; nothing else is converted.
 
     Raises:
-        GlassformerError: of the kind `error`: a field is missing, of another type or beyond its limits; `where` and
-            the field are named.
+        CheckpointError: a field is missing, of another type or beyond its limits; `where` and the field are named.
     """
-    with _readable(where, error):
+    with _readable(where, CheckpointError):
         return msgspec.convert(value, kind)
 
 
@@ -122,9 +122,9 @@ def read_text(path: Path, max_bytes: int = LIMITS["text"], error: _Error = Check
         raise error(f"{path} is not UTF-8 at byte {problem.start}") from problem
 
 
-def sha256_regular(path: Path, max_bytes: int = LIMITS["weights"], error: _Error = CheckpointError) -> str:
+def sha256_regular(path: Path, max_bytes: int = LIMITS["weights"]) -> str:
     """Return the SHA-256 of a regular file in hexadecimal, in bounded memory; raise as `open_regular`."""
-    with open_regular(path, max_bytes, error) as file:
+    with open_regular(path, max_bytes) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -133,9 +133,9 @@ def read_json(path: Path, max_bytes: int = LIMITS["record"], error: _Error = Che
     return parse_json(read_bytes(path, max_bytes, error), path, error, kind)
 
 
-def read_json_object(path: Path, max_bytes: int = LIMITS["record"], error: _Error = CheckpointError) -> dict[str, Any]:
+def read_json_object(path: Path, max_bytes: int = LIMITS["record"]) -> dict[str, Any]:
     """Return the object of a JSON file; raise as `read_json`."""
-    return read_json(path, max_bytes, error, dict[str, Any])
+    return read_json(path, max_bytes, kind=dict[str, Any])
 
 
 def parse_json(data: bytes, where: Path | str, error: _Error = CheckpointError, kind: Any = Any) -> Any:
@@ -159,15 +159,15 @@ def _dots(line: str) -> int:
     return n
 
 
-def read_toml(path: Path, max_bytes: int = LIMITS["settings"], error: _Error = CheckpointError) -> dict[str, Any]:
+def read_toml(path: Path, max_bytes: int = LIMITS["settings"]) -> dict[str, Any]:
     """Return the tables of a TOML file; raise as `read_text`, also if it is no TOML or nested too deeply."""
-    text = read_text(path, max_bytes, error)
+    text = read_text(path, max_bytes)
     if any(_dots(line) > MAX_PARTS for line in text.split("\n")):
-        raise error(f"{path} is not valid TOML for this: a key of more than {MAX_PARTS} parts")
+        raise CheckpointError(f"{path} is not valid TOML for this: a key of more than {MAX_PARTS} parts")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as problem:  # ValueError: also a number of thousands of digits
-        raise error(f"{path} is not valid TOML: {problem}") from problem
+        raise CheckpointError(f"{path} is not valid TOML: {problem}") from problem
 
 
 def _check(state: os.stat_result, path: Path, max_bytes: int, error: _Error) -> None:

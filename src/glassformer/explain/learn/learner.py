@@ -59,8 +59,7 @@ class ParameterGroup:
 AVERAGES = ("exp_avg", "exp_avg_sq", "momentum_buffer")
 """PyTorch's names of what an optimizer keeps of each parameter."""
 BEFORE = "_before"
-AVERAGES_BEFORE = ("exp_avg_before", "exp_avg_sq_before", "momentum_buffer_before")
-UPDATE_PARTS = ("before", "clipped_grad", *AVERAGES, *AVERAGES_BEFORE)
+UPDATE_PARTS = ("before", "clipped_grad", *AVERAGES, *(name + BEFORE for name in AVERAGES))
 """What is kept of the last step of each parameter: its value before, its gradient after clipping, and the averages of
 the optimizer after the step and before it. "head.weight.exp_avg" is one, "head.weight.exp_avg_before" another."""
 
