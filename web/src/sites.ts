@@ -20,7 +20,7 @@ export const OPERATIONS: Record<string, Row> = {
   "mask": {"takes": [], "optional": [], "where": {}, "gives": null},
   "targets": {"takes": [], "optional": [], "where": {}, "gives": null},
   "one": {"takes": [], "optional": [], "where": {}, "gives": null},
-  "sum": {"takes": ["parts"], "optional": [], "where": {}, "gives": null},
+  "sum": {"takes": [], "optional": [], "where": {}, "gives": null},
   "lookup": {"takes": ["ids", "weight"], "optional": [], "where": {}, "gives": ["gather", "weight", "ids"]},
   "lookup.weight": {"takes": ["ids", "g"], "optional": [], "where": {}, "gives": ["scatter", "ids", "g", "R"]},
   "padded_lookup": {"takes": ["ids", "weight"], "optional": [], "where": {}, "gives": ["gather", "weight", "ids"]},

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { drawArcs, drawMatrix } from "../src/screens/attention/drawing";
 import { arcLine, arcsInWords, largestArcs } from "../src/screens/attention/lines";
 import { alignedPositions, differingTokens, filmSlice, nearestText, smallestProbability, pairRows, teacherForcedRequest } from "../src/screens/compare/pair";
-import { difference, headOf, meanOfHeads, selectCells, selectMask, type Grid } from "../src/tensors/grid";
+import { difference, headOf, selectCells, selectMask, type Grid } from "../src/tensors/grid";
 import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/tensors/measures";
 import { sentence } from "../src/trace/descriptions";
 import type { Manifest, Prediction, TraceNode } from "../src/types";
@@ -19,10 +19,9 @@ function near(actual: number | null, expected: number): void {
 
 const CAUSAL = grid([[1, 0, 0], [1, 1, 0], [1, 1, 1]]);
 
-test("headOf returns one head, meanOfHeads the mean", () => {
+test("headOf returns one head", () => {
   const tensor = { shape: [2, 2, 3], data: Float32Array.from([1, 2, 3, 4, 5, 6, 3, 4, 5, 6, 7, 8]) };
   assert.deepEqual([...Array.from(headOf(tensor, 1).data)], [3, 4, 5, 6, 7, 8]);
-  assert.deepEqual([...Array.from(meanOfHeads(tensor).data)], [2, 3, 4, 5, 6, 7]);
   assert.throws(() => headOf(tensor, 2), /no head 3/);
 });
 

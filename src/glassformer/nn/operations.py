@@ -39,7 +39,8 @@ class Operation:
 
     Attributes:
         takes: the arguments, inputs of a step before parameters.
-        gives: the expression of the result; empty for a source: ids, masks and targets, which no expression gives.
+        gives: the expression of the result; empty where no expression gives it: ids, masks, targets, `one`, and
+            `sum`, which takes any number of inputs.
         gradients: the expression of the gradient of each argument that has one.
         where: expressions that the others use by name, in order.
     """
@@ -77,7 +78,7 @@ OPERATIONS: dict[str, Operation] = {
     "mask": SOURCE,  # (Q, K) or (1, K), true = may attend
     "targets": SOURCE,  # 1 - smoothing for the label and smoothing / V for each; zeros without a label
     "one": SOURCE,  # the gradient of the loss with respect to itself
-    "sum": Operation("parts"),  # of all that the uses of a step pass back
+    "sum": SOURCE,  # of all that the uses of a step pass back
     "lookup": Operation("ids weight", "gather(weight, ids)", {"weight": "scatter(ids, g, R)"}),
     "padded_lookup": Operation("ids weight", "gather(weight, ids)", {"weight": "scatter(ids, used(ids) * g, R)"}),
     "embedding_bag:mean": Operation(

@@ -37,15 +37,6 @@ export function headOf({ shape, data }: Tensor, head: number): Grid {
   return { rows, cols, data: data.subarray(head * rows * cols, (head + 1) * rows * cols) };
 }
 
-/** The mean of all heads of a (H, Q, K) tensor. */
-export function meanOfHeads({ shape, data }: Tensor): Grid {
-  const [heads = 1, rows = 0, cols = 0] = shape;
-  const size = rows * cols;
-  const mean = new Float64Array(size);
-  data.forEach((weight: number, i: number) => (mean[i % size]! += weight / heads));
-  return { rows, cols, data: mean };
-}
-
 /** The cells of `rows` × `cols`, in that order, not rescaled. */
 export function selectCells(grid: Grid, rows: number[], cols: number[]): Grid {
   return fill(rows.length, cols.length, (row, col) => at(grid, rows[row]!, cols[col]!));

@@ -34,7 +34,7 @@ export function describeEdit(edit: string, trace: Manifest): string {
   return `${[nodeLocation(node), what, ...parts].filter(Boolean).join(", ")}: ${off ? "switched off" : changeInWords(change, node)}`;
 }
 
-/** The step and the slice that an alias stands for (`edits/sites.py`). */
+/** The step and the slice that an alias stands for (`edits/grammar.py`). */
 function withoutAlias(step: string, slice: string, { model }: Manifest): [step: string, slice: string] {
   const [, place, alias, index] = /^(.+)\.(head|neuron|branch|state)(\d*)$/.exec(step) ?? [];
   if (alias === "branch") return [`${place}.out`, slice];

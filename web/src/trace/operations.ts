@@ -249,12 +249,12 @@ const SOURCES: Record<string, { values: (step: Step) => Numbers | Promise<Number
   mask: {
     values: ({ trace, node }) => {
       const [kind, keys] = [node.attrs.kind, lastSize(node)];
-      if (kind !== "causal" && kind !== "padding") throw new Unavailable("this mask was passed to the model by its caller");
+      if (kind !== "causal" && kind !== "padding") throw new Unavailable(kind === "word" ? "this mask keeps one token, the first of the word that is tagged" : "this mask was passed to the model by its caller");
       const padding = streamOf(trace, node.axes.at(-1)?.stream)?.padding ?? [];
       const rows = node.axes.length > 1 ? node.axes.at(-2)!.size : 1;
       return Float64Array.from({ length: rows * keys }, (_, i) => Number(kind === "causal" ? i % keys <= Math.floor(i / keys) : !padding[i % keys]));
     },
-    cell: async (step, cell) => lines(await cellValue(step, cell) ? "Not masked." : "Masked: its attention weight is exactly 0."),
+    cell: async (step, cell) => lines(await cellValue(step, cell) ? "Not masked." : "Masked: its weight is exactly 0."),
   },
   targets: {
     values: ({ node }) => {
@@ -277,7 +277,7 @@ const SOURCES: Record<string, { values: (step: Step) => Numbers | Promise<Number
     },
     cell: async (step, cell) => {
       const found = await Promise.all(step.node.inputs.map((_, i) => cellValue(step, cell, i)));
-      if (found.length === 1) return lines(`A sum passes its gradient back unchanged: ${n(found[0]!)}`);
+      if (found.length === 1) return lines(`An addition or subtraction passes its gradient back unchanged: ${n(found[0]!)}`);
       return lines(`${found.map((x, i) => (i ? p(x) : n(x))).join(" + ")} = ${n(found.reduce((a, b) => a + b, 0))}`);
     },
   },

@@ -74,7 +74,6 @@ export function idsSlice(axis: string, ids: readonly number[]): string {
   return ids.length === 1 ? `${axis}:${ids[0]}-${ids[0]! + 1}` : `${axis}:${ids.join(".")}`;
 }
 
-export const sizeOf = (node: TraceNode, name: string) => node.axes.find((axis) => axis.name === name)?.size ?? 1;
 export const lastSize = (node: TraceNode) => node.axes.at(-1)!.size;
 export const width = (x: TensorValue) => x.shape.at(-1)!;
 export const streamOf = (trace: Manifest, name: StreamName | undefined) => trace.streams.find((one) => one.name === name);
@@ -103,7 +102,6 @@ export const times = ({ attrs }: TraceNode) => (attrs.amplitude === 1 ? "" : `${
 export const nodeOf = ({ nodes, gradients }: Pick<Manifest, "nodes" | "gradients">, id: string | undefined) =>
   nodes.find((one) => one.id === id) ?? gradients.find((one) => one.id === id);
 
-export const inputNode = ({ trace, node }: Step, i: number) => nodeOf(trace, node.inputs[i]);
 export const input = ({ node, get }: Step, i: number, slice = "") => get(node.inputs[i]!, slice);
 export const inputData = async (step: Step, i: number, slice = "") => (await input(step, i, slice)).data;
 

@@ -87,6 +87,7 @@ const TITLES: Record<string, string> = {
   targets: "Targets",
   cross_entropy: "Cross-entropy",
   mean_loss: "Loss",
+  error: "Error",
 };
 
 const LOSS_TITLES: Record<string, string> = { loss: "mean_loss", "loss.each": "cross_entropy" };

@@ -57,7 +57,7 @@ const TERMS: Partial<Record<TraceNode["op"], string>> = {
 };
 
 function termsOf({ op, attrs, block }: TraceNode): string {
-  if (op === "mask") return attrs.kind === "causal" ? "causal mask" : "padding";
+  if (op === "mask") return attrs.kind === "causal" ? "causal mask" : attrs.kind === "padding" ? "padding" : "";
   return TERMS[op] ?? (block === "ff" ? "feed-forward block" : block === "cross" ? "cross-attention" : "");
 }
 
