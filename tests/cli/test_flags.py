@@ -81,6 +81,12 @@ def test_wrong_flags_get_a_hint(argv: list[str], text: str) -> None:
     assert text in caught.value.hint
 
 
+def test_a_word_that_is_written_as_a_flag_is_named() -> None:
+    with pytest.raises(UsageError, match="predict-table has no flag --out") as caught:
+        flags.read(predict.PredictTableArguments, ["runs/imdb", "in.csv", "--out", "out.csv"])
+    assert caught.value.hint == "OUT is written without a flag: predict-table RUN[,RUN,…] TABLE OUT"
+
+
 def test_an_option_is_named_as_its_caller_writes_it() -> None:
     for given, message in (
         ("--lr=abc", "flags: --lr must be a number in (0, inf); got 'abc'"),

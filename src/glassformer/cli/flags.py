@@ -83,7 +83,7 @@ def read(cls: Any, argv: Sequence[str]) -> Given[Any]:
         elif not re.match(r"--?[A-Za-z]", token):
             words.append(token)
         elif name not in known:
-            _refuse(name, known, verb)
+            _refuse(name, known, cls.usage)
         elif (flag := known[name]).off:
             if equals:
                 raise UsageError(f"{name} takes no value, and {value!r} came", "leave out the value")
@@ -100,13 +100,14 @@ def read(cls: Any, argv: Sequence[str]) -> Given[Any]:
     return Given(cls, words, values, wants_help)
 
 
-def _refuse(name: str, known: dict[str, Flag], verb: str) -> NoReturn:
-    """Raise a UsageError for an unknown flag, which names the one that was meant: in a section, or alike."""
+def _refuse(name: str, known: dict[str, Flag], usage: str) -> NoReturn:
+    """Raise a UsageError for an unknown flag, which names the one that was meant: a word, in a section, or alike."""
     bare = name.lstrip("-").rpartition(".")[2].replace("-", "_")
     bare = OTHER_NAMES.get(bare, bare)
     hint = next((f"did you mean {each!r}? " for each, flag in known.items() if flag.field == bare), "")
+    hint = f"{bare.upper()} is written without a flag: {usage}" if bare.upper() in usage.split() else hint
     hint = hint or nearest(f"--{name.lstrip('-')}", [*known, "--help", "--debug"]) or "see --help for all"
-    raise UsageError(f"{verb} has no flag {name}", hint.strip())
+    raise UsageError(f"{usage.split()[0]} has no flag {name}", hint.strip())
 
 
 def _plain(flag: Flag, text: str) -> Any:

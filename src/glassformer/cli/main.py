@@ -52,7 +52,8 @@ usage: glassformer COMMAND [arguments] [--flags]        glassformer COMMAND --he
 everywhere: --help, --json (one JSON object a line on stdout, errors included), --debug (the traceback of an error)
 start with: glassformer demo
 exit codes: 0 fine, 1 a bug, 2 usage, 3 data, 4 run or model, 5 diverged, 6 memory, disk or a lost process,
-            129, 130 and 143 interrupted (a training run is saved; --resume continues it)"""
+            129, 130 and 143 interrupted (a training run is saved; --resume continues it);
+            `findings` ends with 1 where one differs"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -59,7 +59,7 @@ class TrainArguments:
     resume: str | None = None
     """Run to resume, as it was configured, instead of starting a new one."""
     finish: bool = False
-    """With --resume: train no more, evaluate the best weights so far and write the report."""
+    """With --resume: end the run as it is, evaluate its best weights and write the report; it trains no more."""
     auto_resume: bool = False
     """Resume the run in OUT if there is one, else start it, for schedulers that repeat the command."""
     watch: bool = False
