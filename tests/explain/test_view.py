@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import copy
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -41,6 +43,16 @@ def with_snapshot(task: str, path: Path) -> Run:
 def shown(e: Explanation) -> str:
     assert e.labels is not None
     return e.labels.each[e.labels.shown].name
+
+
+@pytest.mark.parametrize(("threshold", "said"), [(0.2, "is answered from 20.0% on"), (0.5, "")])
+def test_a_label_that_is_answered_below_one_half_says_so(threshold: float, said: str) -> None:
+    run = matrix_run("multilabel")
+    n = len(run.task.label_names or [])
+    task = copy.copy(run.task)
+    task.decision = replace(run.task.decision, thresholds=[threshold] * n)
+    e = explain(Run(run.path, task, run.model, run.device), TraceRequest(TEXTS["multilabel"]))
+    assert e.answer["detail"].partition("; ")[2] == (f"{shown(e)} {said}" if said else "")
 
 
 @pytest.mark.parametrize("task", TASKS)

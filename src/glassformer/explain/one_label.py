@@ -28,6 +28,7 @@ from glassformer.models.encoder_models import TextClassifier, TokenClassifier
 from glassformer.tasks import Task
 from glassformer.tasks.encoder import Classify, EncoderTask
 from glassformer.tasks.heads import CLASSIFY
+from glassformer.text.decision import THRESHOLD
 from glassformer.text.tags import OUTSIDE
 from glassformer.text.words import first_tokens, read_running
 from glassformer.utils.formatting import shortened
@@ -61,11 +62,14 @@ class Labels:
     each: list[LabelChoice]
 
     def about(self, answer: Answer) -> Answer:
-        """Return an answer with the word that it is about."""
-        word = self.each[self.shown].word
-        if word is None:
+        """Return an answer with the word that it is about; of a label with the threshold from which it is answered."""
+        choice = self.each[self.shown]
+        if choice.word is not None:
+            detail = f"{answer['detail']}, word {self.shown + 1} “{shortened(choice.word, 40)}”"
+        elif choice.threshold != THRESHOLD:  # `predict` may answer it below one half
+            detail = f"{answer['detail']}; {choice.name} is answered from {100 * (choice.threshold or 0):.1f}% on"
+        else:
             return answer
-        detail = f"{answer['detail']}, word {self.shown + 1} “{shortened(word, 40)}”"
         return {"headline": answer["headline"], "detail": detail}
 
 
