@@ -45,14 +45,14 @@ def shown(e: Explanation) -> str:
     return e.labels.each[e.labels.shown].name
 
 
-@pytest.mark.parametrize(("threshold", "said"), [(0.2, "is answered from 20.0% on"), (0.5, "")])
-def test_a_label_that_is_answered_below_one_half_says_so(threshold: float, said: str) -> None:
+@pytest.mark.parametrize(("threshold", "note"), [(0.2, "is answered from 20.0% on"), (0.5, "")])
+def test_a_label_that_is_answered_below_one_half_says_so(threshold: float, note: str) -> None:
     run = matrix_run("multilabel")
     n = len(run.task.label_names or [])
     task = copy.copy(run.task)
     task.decision = replace(run.task.decision, thresholds=[threshold] * n)
     e = explain(Run(run.path, task, run.model, run.device), TraceRequest(TEXTS["multilabel"]))
-    assert e.answer["detail"].partition("; ")[2] == (f"{shown(e)} {said}" if said else "")
+    assert e.answer["detail"].partition("; ")[2] == (f"{shown(e)} {note}" if note else "")
 
 
 @pytest.mark.parametrize("task", TASKS)
