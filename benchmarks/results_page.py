@@ -111,16 +111,10 @@ def mean_text(metric: Metric, score: JsonObject) -> str:
     return f"{text} ({spread}{metric.between([score['min'], score['max']])})"
 
 
-def validation_metric(facts: JsonObject) -> Metric:
-    """Return the metric of a result's validation and curve."""
-    return task_class(facts["task"]).report.metric(facts["valid_metric"])
-
-
 def _validated(facts: JsonObject) -> str:
     """Return the validation score, with its name if it differs from the test score's."""
-    metric = validation_metric(facts)
-    value = metric.write(facts["valid"]["mean"])
-    return value if metric.name == facts["metric"] else f"{metric.title} {value}"
+    metric = task_class(facts["task"]).report.metric(facts["valid_metric"])
+    return f"{'' if metric.name == facts['metric'] else f'{metric.title} '}{metric.write(facts['valid']['mean'])}"
 
 
 def commands(results: dict[str, JsonObject]) -> list[str]:
@@ -157,7 +151,7 @@ def curves_png(results: dict[str, JsonObject]) -> dict[str, bytes]:
 
 def _curves(section: str, results: dict[str, JsonObject]) -> bytes:
     """Plot the validation score of each result over the minutes of its first run."""
-    metric = validation_metric(next(iter(results.values())))
+    metric = task_class((first := next(iter(results.values())))["task"]).report.metric(first["valid_metric"])
     subtitle = f"{metric.title} on validation over minutes of training"
     figure, (axes,) = ps.new_figure(3.2, section.partition(":")[0], subtitle, right=1.9)
     labels, all_values = [], []

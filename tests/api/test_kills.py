@@ -24,7 +24,7 @@ KILLS = int(os.environ.get("GLASSFORMER_KILLS", "12"))
 
 
 def strike(tmp_path: Path, rng: random.Random, name: str, flags: tuple[str, ...], seconds: float) -> str:
-    """Start a run, or go on with it, in two or three processes; kill one. Returns where that found the run.
+    """Start a run, or resume it, in two or three processes; kill one. Returns where that found the run.
 
     What must hold: the newest checkpoint is sound and never older than it was, those that are left end by themselves or
     with torchrun's SIGTERM, and what goes on does so from that checkpoint.

@@ -175,7 +175,7 @@ def test_it_goes_on_with_the_seeds_that_remain(three: Path, tmp_path: Path) -> N
 
 def test_an_interruption_says_how_all_of_them_go_on(three: Path, tmp_path: Path) -> None:
     def stop(report: Any) -> None:
-        raise Interrupted("stopped at update 1", "go on with: glassformer train --resume elsewhere", 143)
+        raise Interrupted("stopped at update 1", "resume with: glassformer train --resume elsewhere", 143)
 
     with pytest.raises(Interrupted) as caught:
         glassformer.train(glassformer.load_recipe(three / "seed-4"), out=tmp_path / "x", seeds=2, on_step=stop)

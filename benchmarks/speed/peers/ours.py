@@ -126,14 +126,12 @@ class OurCurve:
     """
 
     def __init__(self, spec: dict[str, Any]) -> None:
-        config = override(
-            load_recipe(spec["recipe"]), {"seed": spec["seed"], "steps": spec["steps"], "snapshots": False}
-        )
+        changes = {"seed": spec["seed"], "steps": spec["steps"], "snapshots": False}
+        config = override(load_recipe(spec["recipe"]), changes)
         self.entered = ExitStack()
         self.context, self.metric = self.entered.enter_context(computing(prepare(config))), spec["metric"]
         torch.manual_seed(config.train.seed)
         self.state = TrainState.start(self.context.task.build_model(), self.context.task)
-        self.plan: list[Any] = []
 
     def step(self, seconds: float) -> bool:
         """Run the next step, if there is one; the harness asks for scores, and none is validated in between."""
@@ -148,9 +146,8 @@ class OurCurve:
 
     def score(self) -> dict[str, float]:
         """Return the score of the averaged weights."""
-        context = self.context
-        scores = validation_scores(context, self.state, context.valid, context.data.valid)
-        return {"score": scores[self.metric]}
+        c = self.context
+        return {"score": validation_scores(c, self.state, c.valid, c.data.valid)[self.metric]}
 
 
 if __name__ == "__main__":

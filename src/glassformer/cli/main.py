@@ -22,7 +22,7 @@ from glassformer.utils import console
 
 COMMANDS = {
     "demo": ("train", "train on dates written in many languages, evaluate, show a few predictions"),
-    "train": ("train", "train a recipe, or go on with a run: --resume RUN"),
+    "train": ("train", "train a recipe, or resume a run: --resume RUN"),
     "evaluate": ("evaluate", "score a run on its test split, or on files of yours"),
     "compare": ("evaluate", "put two runs side by side"),
     "predict": ("predict", "label, translate or continue text from the arguments or stdin"),

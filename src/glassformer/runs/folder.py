@@ -126,7 +126,7 @@ class RunFolder:
         """
         if self.path.is_dir() and any(entry.name != LOCK for entry in self.path.iterdir()):
             begun = self.resumable or (self.path / SEEDS).is_file()
-            hint = f"go on with it: {self.resume_command}; or " if begun else ""
+            hint = f"resume it: {self.resume_command}; or " if begun else ""
             raise UsageError(f"{self.path} is not empty", f"{hint}name another --out")
 
     def refuse_links(self, part: Path | None = None) -> None:
@@ -166,8 +166,8 @@ class RunFolder:
             message = f"{folder} is a model of another library, or lacks its {MANIFEST}"
             raise CheckpointError(message, f"import it: {glassformer_command('import', folder, '--out', 'RUN')}")
         if folder is None:
-            go_on = f"go on with: {self.resume_command}; add --finish to use what is trained so far"
-            hint = go_on if self.resumable else "give the folder that --out named"
+            resumed = f"resume with: {self.resume_command}; add --finish to use what is trained so far"
+            hint = resumed if self.resumable else "give the folder that --out named"
             raise CheckpointError(f"{self.path} holds no trained model", hint)
         return folder
 

@@ -33,7 +33,7 @@ def _temporary(path: Path) -> Iterator[Path]:
         sync(path.parent)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
-        hint = "free some disk space, then go on" if full else "choose a folder that can be written"
+        hint = "free some disk space, then try again" if full else "choose a folder that can be written"
         raise ResourceError(f"{path} cannot be written: {error.strerror or error}", hint) from error
     finally:
         with suppress(OSError):
