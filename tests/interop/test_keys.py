@@ -86,6 +86,15 @@ def test_what_a_file_beside_the_config_says_is_applied_or_refused(
         read_source(folder)
 
 
+def test_keys_at_their_usual_values_are_read(tmp_path: Path) -> None:
+    folder = bert_folder(tmp_path / "usual", "bare")
+    changed(folder / "tokenizer_config.json", do_basic_tokenize=True, never_split=None, keep_accents=False)
+    assert read_source(folder).model.d_model
+    changed(folder / "tokenizer_config.json", do_basic_tokenize=False)
+    with pytest.raises(UsageError, match="do_basic_tokenize is false, and only true is read"):
+        read_source(folder)
+
+
 def test_modules_of_a_sentence_encoder_are_followed(tmp_path: Path) -> None:
     folder = sentence_encoder(bert_folder(tmp_path / "a", "bare"), {"pooling_mode_cls_token": True}, "Normalize")
     (folder / "1_Pooling").rename(folder / "my_pooling")

@@ -205,7 +205,7 @@ def keys_of(table: str) -> Iterator[tuple[str, str, list[Any]]]:
         if first not in "=+>.":
             yield first, words[0], [*map(_literal, words[1:])]
             continue
-        n_values = words.index(":") if ":" in words else 0
+        n_values = words.index(":") if first in "=+>" else 0
         values = words[:n_values] if first == ">" else [*map(_literal, words[:n_values])]
         yield from ((first, key, values) for key in words[n_values:] if key != ":")
 

@@ -40,10 +40,10 @@ OVERRIDES = {
 }
 """Keys of `tokenizer_config.json` that say what a part of `tokenizer.json` says."""
 OTHER_KEYS = """
-= do_basic_tokenize true
-= never_split null
-= keep_accents null false true
-= separate_vocabs false null
+= true : do_basic_tokenize
+= null : never_split
+= null false true : keep_accents
+= false null : separate_vocabs
 . pad_token unk_token cls_token bos_token sep_token eos_token mask_token additional_special_tokens tokenizer_class
 . do_lower_case strip_accents tokenize_chinese_chars add_prefix_space add_bos_token add_eos_token name_or_path backend
 . clean_up_tokenization_spaces split_special_tokens model_max_length max_len padding_side truncation_side trim_offsets
