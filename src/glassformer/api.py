@@ -28,8 +28,7 @@ from glassformer.config import (
     TextConfig,
     TrainConfig,
 )
-from glassformer.config.recipes import load_recipe, override
-from glassformer.config.validation import check_type
+from glassformer.config.recipes import check_type, load_recipe, override
 from glassformer.errors import UsageError, options_as_arguments
 from glassformer.run import Run
 from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
@@ -293,7 +292,7 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
     from glassformer.utils.device import tuned
 
     run = load(*paths, device=RunFolder(paths[0]).read_config().train.device)
-    data = load_run_data(run.path, run.task.schema, run.config.data, allow_changed=None).text
+    data = load_run_data(run.path, run.task.schema, run.config.data, allow_changed=None)
     name = "valid" if data.test is None else "test"
     with tuned(run.device, run.computing):
         task = run.task.decided(run.answering, run.task.encode(data.valid, training=False))

@@ -122,9 +122,9 @@ class Run:
 
     def text_columns(self, named: tuple[str | None, str | None]) -> ColumnSpecs:
         """Return the columns of a table to answer, of first and second texts: those named, else those of training."""
-        from glassformer.runs.run_data import known_columns
+        from glassformer.data.datasets.columns import Columns
 
-        return self.task.text_columns(known_columns(RunFolder(self.path).read_data()), named)
+        return self.task.text_columns(Columns.from_json(RunFolder(self.path).read_data().columns), named)
 
     @cached_property
     def answering(self) -> nn.Module:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.distributed.test_several_processes import curve, ended, new_run, saved, start
 
-from glassformer.runs.checkpoints import latest_checkpoint
+from glassformer.runs.model_folder import latest_checkpoint
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="gloo and POSIX signals")
 KILLS = int(os.environ.get("GLASSFORMER_KILLS", "12"))

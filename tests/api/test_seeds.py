@@ -57,6 +57,14 @@ def test_each_seed_is_a_whole_run(three: Path, tmp_path: Path) -> None:
     assert weights[0] == weights[1], "a seed among others is the run that it is alone"
 
 
+def test_an_error_in_the_data_leaves_the_folder_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", "classify", "--seeds", "2", "--out", str(tmp_path / "x"), "--train-file"]
+    (tmp_path / "bad.csv").write_text("text,label\na b,1\nc d\n", encoding="utf-8")
+    for file in ("none.csv", "bad.csv"):
+        assert main([*command, str(tmp_path / file)]) == 3
+        assert file in capsys.readouterr().err and not (tmp_path / "x").exists()
+
+
 def test_the_report_has_mean_spread_and_best(three: Path) -> None:
     report = json.loads((three / "report.json").read_text(encoding="utf-8"))
     runs = [json.loads((three / f"seed-{s}" / "evaluation.json").read_text(encoding="utf-8")) for s in (4, 5, 6)]

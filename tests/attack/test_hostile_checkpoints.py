@@ -15,9 +15,8 @@ from torch import Tensor
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError
-from glassformer.runs.checkpoints import CHECKPOINT_KIND, STATE, TENSORS, load_checkpoint
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import tensor_chunks
+from glassformer.runs.model_folder import CHECKPOINT_KIND, STATE, TENSORS, load_checkpoint, tensor_chunks
 from glassformer.runs.sealed_folder import write_sealed_folder
 from glassformer.training.preparation import prepare
 from glassformer.training.state import RunContext

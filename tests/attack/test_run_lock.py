@@ -18,8 +18,7 @@ from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import UsageError
-from glassformer.runs.folder import RunFolder
-from glassformer.runs.lock import LOCK, lock_folder
+from glassformer.runs.folder import LOCK, RunFolder, lock_folder
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="forks and signals are POSIX's")
 

@@ -13,7 +13,7 @@ from tests.helpers.small_runs import FLAGS, write_table
 
 from glassformer.cli import watch
 from glassformer.cli.main import main
-from glassformer.runs.checkpoints import snapshot_folders
+from glassformer.runs.model_folder import step_folders
 
 WAITS = "import sys; sys.stdin.read()"
 """What stands for the page's process: it ends as the pipe is closed."""
@@ -65,7 +65,7 @@ def test_watching_changes_no_bit_and_ends_with_the_training(tmp_path: Path, star
     assert started.processes[0].returncode is not None, "it has ended"
     weights = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("plain", "watched")]
     assert weights[0] == weights[1]
-    assert [step for step, _ in snapshot_folders(tmp_path / "watched" / "snapshots")] == [0, 16]
+    assert [*step_folders(tmp_path / "watched" / "snapshots")] == [0, 16]
     assert main(["train", "--resume", str(tmp_path / "watched"), "--watch"]) == 0
     assert len(started.commands) == 1, "there is no step to watch"
 

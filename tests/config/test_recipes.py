@@ -22,8 +22,16 @@ from glassformer.config import (
     TextConfig,
     TrainConfig,
 )
-from glassformer.config.recipes import config_from_dict, dump_config, load_recipe, override, recipe_names
-from glassformer.config.validation import interval, limited_kinds, tables
+from glassformer.config.recipes import (
+    config_from_dict,
+    dump_config,
+    interval,
+    limited_kinds,
+    load_recipe,
+    override,
+    recipe_names,
+    tables,
+)
 from glassformer.errors import UsageError
 
 SECTIONS = {"data": DataConfig, "text": TextConfig, "model": ModelConfig, "train": TrainConfig, "decode": DecodeConfig}
@@ -313,7 +321,7 @@ def test_a_configuration_made_in_python_is_checked_when_it_is_used(config: Confi
 
 
 def test_a_task_ignores_what_exists_and_no_shipped_recipe_sets_it() -> None:
-    from glassformer.config.validation import TASK_NAMES
+    from glassformer.config.recipes import TASK_NAMES
     from glassformer.tasks import TASKS
 
     assert sorted(TASKS) == sorted(TASK_NAMES)

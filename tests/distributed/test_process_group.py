@@ -26,6 +26,7 @@ from tests.helpers.together import (
 )
 from torch.distributed import TCPStore
 
+from glassformer.distributed import process_group
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup, init_distributed
 from glassformer.errors import ResourceError, UsageError
 from glassformer.utils import console
@@ -97,6 +98,29 @@ def test_a_process_that_ends_while_the_others_meet_it_is_lost_and_no_wrong_flag(
     with pytest.raises(ResourceError, match=lost) as raised, init_distributed("cpu"):
         pass
     assert raised.value.exit_code == 6 and raised.value.hint == "give the same command again"
+
+
+def test_one_that_dies_as_the_others_connect_is_lost_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise RuntimeError("Gloo connectFullMesh failed with [pair.cc:152] SO_ERROR: Connection refused")
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(process_group, "rendezvous", refused)
+    with pytest.raises(ResourceError, match="ended while they met"), init_distributed("cpu"):
+        pass
+
+
+def test_one_that_dies_before_all_chose_a_device_is_lost_and_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: object) -> None:
+        raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(process_group, "_rendezvous", lambda n: ProcessGroup(0, n))
+    monkeypatch.setattr(process_group.dist, "all_reduce", closed)
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
+    monkeypatch.setattr(console, "set_main_process", lambda is_main: None)
+    with pytest.raises(ResourceError, match=r"was lost.*before the first step"), init_distributed("cpu"):
+        pass
 
 
 def near(found: dict, expected: dict) -> None:

@@ -17,8 +17,7 @@ from tests.api.test_end_to_end import write_reviews
 from tests.helpers.forking import Command, until
 from tests.helpers.together import environment_of, free_port
 
-from glassformer.runs.control import Control, ControlFile
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import PAUSE, Control, ControlFile, RunFolder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
 FLAGS = (
@@ -163,9 +162,9 @@ def test_all_processes_pause_step_and_stop_as_the_file_asks(tmp_path: Path) -> N
         return False
 
     processes[0].until(lambda: folder.metrics.is_file() and folder.metrics.stat().st_size > 0)
-    control.write(Control(pause=True))
+    control.write(PAUSE)
     processes[0].until(paused)
-    control.write(Control(pause=True, steps=3))
+    control.write(Control(until=seen[0] + 3))
     processes[0].until(lambda: paused() and seen[-1] == seen[0] + 3)
     control.write(Control(stop=True))
     codes, output = ended(processes)
@@ -289,7 +288,8 @@ def test_auto_resume_starts_goes_on_and_leaves_a_finished_run(tmp_path: Path) ->
     [first] = start(tmp_path, 1, *arguments)
     assert first.wait(120)[0] == 0, first.text()
     before = (tmp_path / "run" / "model" / "model.safetensors").stat().st_mtime_ns
-    leftovers = [tmp_path / "run" / ".tmp-report.md-7-1", tmp_path / "run" / "plots" / ".tmp-loss.png-7-2"]
+    names = (".tmp-report.md-7-1", "plots/.tmp-loss.png-7-2", "model/.tmp-README.md-7-3", "checkpoints/.tmp-step-7-4")
+    leftovers = [tmp_path / "run" / name for name in names]
     for leftover in leftovers:
         leftover.write_text("killed while writing", encoding="utf-8")
     [again] = start(tmp_path, 1, *arguments)

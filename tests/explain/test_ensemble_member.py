@@ -22,7 +22,7 @@ from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.manifest import run_info
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.run import Run
-from glassformer.runs.checkpoints import save_snapshot
+from glassformer.runs.model_folder import save_snapshot
 
 TEXT = "refunds xyzzy card"
 

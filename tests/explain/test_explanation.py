@@ -31,7 +31,7 @@ from glassformer.explain.trace import trace
 from glassformer.models import Translator
 from glassformer.nn.operations import OPERATIONS
 from glassformer.run import Run
-from glassformer.runs.checkpoints import save_checkpoint, save_snapshot
+from glassformer.runs.model_folder import save_checkpoint, save_snapshot
 from glassformer.tasks import TASKS
 from glassformer.training.state import TrainState
 
@@ -433,7 +433,7 @@ def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
         tensor.mul_(0.5)  # so that the two sets of weights differ
     state.progress.best_step = 20
     extra = {"progress": asdict(state.progress)}
-    save_checkpoint(tmp_path / "checkpoints", "step-00000020", state.tensors(), extra, keep=9)
+    save_checkpoint(tmp_path / "checkpoints", 20, state.tensors(), extra, keep=9)
     save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.tensors.items()})
     listed = [(c["name"], c["step"]) for c in run_info(run)["checkpoints"]]
     assert listed == [("step-00000016", 16), ("step-00000020", 20), ("model", 20)]

@@ -23,10 +23,8 @@ from glassformer.explain.page.service import Service
 from glassformer.explain.watch.followed import Followed, NoWeights
 from glassformer.explain.watch.probes import MAX_MAP_TOKENS, ProbeRequest, default_texts, from_border, probe
 from glassformer.explain.watch.training import Training
-from glassformer.runs.checkpoints import save_snapshot
-from glassformer.runs.control import Control, ControlFile
-from glassformer.runs.folder import RunFolder
-from glassformer.runs.lock import lock_folder
+from glassformer.runs.folder import PAUSE, ControlFile, RunFolder, lock_folder
+from glassformer.runs.model_folder import save_snapshot
 from glassformer.runs.records import DataRecord
 
 CPU = torch.device("cpu")
@@ -171,7 +169,7 @@ def test_requests_are_checked(begun: Path) -> None:
         assert client.post("/api/control", {"action": "format"}).status == 400
         assert not (begun / "control.json").exists()
         assert client.post("/api/control", {"action": "pause"}).status == 200
-        assert ControlFile(begun / "control.json").read() == Control(pause=True)
+        assert ControlFile(begun / "control.json").read() == PAUSE
     with served(begun) as client:
         assert client.post("/api/control", {"action": "stop"}).status == 400
 

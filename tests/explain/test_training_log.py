@@ -20,9 +20,7 @@ from glassformer.explain.watch import training as module
 from glassformer.explain.watch.log import GrowingLog, spread, thinned
 from glassformer.explain.watch.training import Action, Training
 from glassformer.report.findings import Checkup
-from glassformer.runs.control import GO_ON, Control, ControlFile
-from glassformer.runs.folder import RunFolder
-from glassformer.runs.lock import LOCK, is_locked, lock_folder
+from glassformer.runs.folder import GO_ON, LOCK, PAUSE, Control, ControlFile, RunFolder, is_locked, lock_folder
 from glassformer.runs.records import StepMetrics
 
 
@@ -145,7 +143,7 @@ def test_the_state_follows_the_folder(begun: Path) -> None:
         assert training.now()["state"] == "running" and training.now()["control"]
         log.write_text(whole + line(56, paused=True), encoding="utf-8")
         assert training.now()["state"] == "running", "that pause is over, as nothing asks for it any more"
-        ControlFile(begun / "control.json").write(Control(pause=True))
+        ControlFile(begun / "control.json").write(PAUSE)
         assert training.now()["state"] == "paused"
         assert all(finding["place"] != "unfinished" for finding in training.now()["findings"])
         log.write_text("", encoding="utf-8")
@@ -178,14 +176,15 @@ def test_what_is_asked_is_written(begun: Path) -> None:
     training, file = Training(begun, may_write=True), ControlFile(begun / "control.json")
     with pytest.raises(UsageError, match="it is stopped"):
         training.request("pause")
+    newest = training.log.rows[-1].step
     with lock_folder(begun):
         cases: tuple[tuple[Action, Control], ...] = (
-            ("pause", Control(pause=True)),
-            ("step", Control(pause=True, steps=1)),
-            ("pause", Control(pause=True, steps=1)),
-            ("step", Control(pause=True, steps=2)),
+            ("pause", PAUSE),
+            ("step", Control(until=newest + 1)),
+            ("pause", Control(until=newest + 1)),
+            ("step", Control(until=newest + 2)),
             ("go_on", GO_ON),
-            ("step", Control(pause=True)),
+            ("step", PAUSE),
             ("stop", Control(stop=True)),
         )
         for action, expected in cases:
@@ -200,7 +199,7 @@ def test_what_is_asked_is_written(begun: Path) -> None:
 
 def test_who_asks_whether_it_is_locked_never_refuses_a_training(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is held for an instant is waited for."""
-    monkeypatch.setattr("glassformer.runs.lock.WAIT_SECONDS", 60)
+    monkeypatch.setattr("glassformer.runs.folder.WAIT_SECONDS", 60)
     held, taken = FileLock(begun / LOCK), threading.Event()
 
     def look() -> None:

@@ -6,7 +6,6 @@ import base64
 import copy
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,8 +20,8 @@ from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.watch.probes import ProbeRequest, probe
 from glassformer.run import Run
-from glassformer.runs.checkpoints import save_snapshot
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import save_snapshot
 
 TASKS = ["multilabel", "tag"]
 EDIT = "encoder.0.self.out=0"
@@ -89,8 +88,7 @@ def test_a_saved_page_has_the_head_of_each_label() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_means_are_of_the_whole_model(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = SimpleNamespace(text=data_of(task))
-    monkeypatch.setattr("glassformer.explain.edits.reference.load_run_data", lambda *_, **__: data)
+    monkeypatch.setattr("glassformer.explain.edits.reference.load_run_data", lambda *_, **__: data_of(task))
     e = explain(matrix_run(task), TraceRequest(TEXTS[task]))
     assert e.what_if("encoder.0.self.context[head:0]=mean").unchanged == []
     with pytest.raises(UsageError, match="no reference text reaches this step"):

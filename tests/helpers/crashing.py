@@ -11,6 +11,7 @@ import errno
 import io
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -33,10 +34,11 @@ class Disk:
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         self._mkdir, self._rename, self._link = os.mkdir, os.replace, os.link
-        self._sync, self._remove = atomic_io.sync, atomic_io.remove
+        self._sync = atomic_io.sync
         patch.setattr(atomic_io, "open", self._open, raising=False)
         patch.setattr(atomic_io, "sync", self.sync)
-        patch.setattr(atomic_io, "remove", self.remove)
+        patch.setattr(shutil, "rmtree", self.remove_tree)
+        patch.setattr(Path, "unlink", lambda path, missing_ok=False: self.remove(path))
         patch.setattr(os, "mkdir", self.mkdir)
         patch.setattr(os, "replace", self.rename)
         patch.setattr(os, "link", self.link)
@@ -61,7 +63,12 @@ class Disk:
         self._link(old, new)
 
     def remove(self, path: Path) -> None:
-        self._remove(path)
+        os.rmdir(path) if path.is_dir() and not path.is_symlink() else os.unlink(path)
+
+    def remove_tree(self, path: Path) -> None:
+        for child in sorted(path.iterdir()):
+            self.remove_tree(child) if child.is_dir() and not child.is_symlink() else self.remove(child)
+        self.remove(path)
 
 
 class _Written(io.BytesIO):

@@ -14,7 +14,7 @@ import torch
 from tests.helpers.exports import CONTEXT, PRETRAINED, SOME, TOKENS, V, random_model
 
 from glassformer.config import ModelConfig
-from glassformer.config.validation import build
+from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, GlassformerError, UsageError
 from glassformer.interop.ctranslate2_binary import open_variables
 from glassformer.interop.ctranslate2_weights import TransformerWeights, read_weights

@@ -34,7 +34,7 @@ def test_commands_that_need_a_training_say_that_there_was_none(cli: Callable, tm
         assert done.code == 4 and not done.out, command
         assert f"{run} was imported, not trained here" in done.err and "--init-from" in done.err, command
     done = cli("evaluate", run)
-    assert done.code == 3 and "was imported, and has no data of its own" in done.err and "--test-file" in done.err
+    assert done.code == 3 and "holds a model that has no data of its own" in done.err and "--test-file" in done.err
     with pytest.raises(DataError, match="has no data of its own"):
         glassformer.load(run).evaluate()
 

@@ -16,7 +16,7 @@ import glassformer
 from glassformer.errors import CheckpointError, Interrupted
 from glassformer.interop import read
 from glassformer.interop.source_folder import SourceFolder
-from glassformer.runs.origin import Origin, read_origin
+from glassformer.runs.records import Origin, read_origin
 from glassformer.training import trainer
 
 CARD = "---\nlicense: apache-2.0\nbase_model:\n- lab/first-model\ntags: [x]\n---\n\n# A model\n"

@@ -14,7 +14,7 @@ from typing import Any
 from tests.helpers.backtracking import backtracks
 from tests.helpers.for_each import for_each
 
-from glassformer.config.validation import limited_kinds, limits_of
+from glassformer.config.recipes import limited_kinds, limits_of
 from glassformer.explain.request import TraceRequest
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ PAGE = sorted(path for end in ("ts", "tsx") for path in (ROOT / "web" / "src").r
 ANYWHERE = {"search", "sub", "subn", "findall", "finditer", "split"}
 USES = {"match", "fullmatch", *ANYWHERE}
 BUILT = {
-    "config/validation.py: pattern": "the `form` of a field, below",
+    "config/recipes.py: pattern": "the `form` of a field, below",
     "explain/page/saved_page.py: pattern": "literals of the same module, on the built page alone",
     "text/backends.py: '|'.join(map(re.escape, extra_tokens))": "literals apart by |",
     "evaluate/translation.py: ''": "",

@@ -9,26 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.runs.control import GO_ON, MAX_BYTES, Control, ControlFile
+from glassformer.runs.folder import GO_ON, PAUSE, Control, ControlFile
+from glassformer.utils.safe_read import LIMITS
 
 
-def test_single_steps_are_counted_from_the_pause(tmp_path: Path) -> None:
+def test_it_pauses_until_a_later_step_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "control.json"
     reader, writer = ControlFile(path), ControlFile(path)
     assert not reader.pauses(1)
-    writer.write(Control(pause=True))
+    writer.write(PAUSE)
     assert reader.pauses(5) and reader.pauses(5), "as often as it is asked"
-    writer.write(Control(pause=True).stepped().stepped())  # two clicks, of which the first was never seen
+    writer.write(Control(until=7))  # two clicks, of which the first was never seen
     assert [reader.pauses(step) for step in (5, 6, 7, 7)] == [False, False, True, True]
-    writer.write(Control(pause=True, steps=3))
+    writer.write(Control(until=8))
     assert [reader.pauses(step) for step in (7, 8)] == [False, True]
-    writer.write(Control(pause=True, steps=1))  # a new pause, whose beginning was never seen
-    assert [reader.pauses(step) for step in (8, 9)] == [False, True]
     writer.write(GO_ON)
     assert not reader.pauses(9)
-    writer.write(Control(pause=True))
+    writer.write(PAUSE)
     assert reader.pauses(20)
-    writer.remove()
+    writer.close()
     assert not reader.pauses(20)
 
 
@@ -41,10 +40,10 @@ def test_a_stop_is_read(tmp_path: Path) -> None:
 HOSTILE = {
     "an array": "[1]",
     "no JSON": "{",
-    "another type": '{"pause": 1}',
-    "negative steps": '{"pause": true, "steps": -1}',
-    "endless steps": '{"pause": true, "steps": 10000000000}',
-    "too large": json.dumps({"pause": True}) + " " * MAX_BYTES,
+    "another type": '{"until": "1"}',
+    "a negative step": '{"until": -1}',
+    "no whole number": '{"until": 1e30}',
+    "too large": json.dumps({"until": 1}) + " " * LIMITS["record"],
 }
 
 
@@ -55,7 +54,7 @@ def test_what_is_not_sound_changes_nothing(tmp_path: Path, capsys: pytest.Captur
     path.write_text(content, encoding="utf-8")
     assert not reader.pauses(1) and not reader.pauses(2)
     assert capsys.readouterr().err.count("it is ignored") == 1
-    reader.write(Control(pause=True))
+    reader.write(PAUSE)
     assert reader.pauses(3), "a sound one is obeyed again"
     path.write_text(content, encoding="utf-8")
     assert reader.pauses(3), "and stays what is asked"
@@ -69,6 +68,6 @@ def test_a_link_is_removed_alone_and_no_pipe_is_waited_for(tmp_path: Path) -> No
     for make in (lambda: path.symlink_to(target), path.mkdir, lambda: os.mkfifo(path)):
         make()
         assert not reader.pauses(1)
-        reader.remove()
+        reader.close()
         path.rmdir() if path.is_dir() else None
         assert not os.path.lexists(path) and target.is_file()

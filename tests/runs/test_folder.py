@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,27 @@ def test_states_and_values(tmp_path: Path) -> None:
     assert folder.finished and list(folder.read_predictions() or []) == [{"label": "é\u2028"}]
     assert folder.read_evaluation() == Evaluation("classify", "test", scores)
     assert json.loads(folder.evaluation.read_text("utf-8")) == {"task": "classify", "split": "test", **scores}
+
+
+@pytest.mark.parametrize("n", range(4))
+def test_a_kill_while_an_incomplete_start_is_removed_leaves_one(
+    n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, unlink, calls = begun(tmp_path), Path.unlink, list[Path]()
+    folder.config.unlink()
+
+    def killed(path: Path, missing_ok: bool = False) -> None:
+        calls.append(path)
+        if len(calls) > n:
+            raise KeyboardInterrupt
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(Path, "unlink", killed)
+        folder.remove_incomplete_start()
+    folder.remove_incomplete_start()
+    folder.check_new()
+    assert not folder.not_empty
 
 
 def test_the_log_is_cut_to_the_bit_and_read_line_by_line(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.models import MaskedLanguageModel, TextClassifier
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.ngram_embeddings import NgramBatch
-from glassformer.runs.checkpoints import load_snapshot, snapshot_folders
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import load_checkpoint, step_folders
 from glassformer.tasks.pretrain import mask_tokens, without_previews
 from glassformer.training.finetune import PretrainedModel, check_compatible, copy_pretrained_weights, load_pretrained
 
@@ -277,8 +277,8 @@ def test_a_classifier_begins_with_the_weights_of_its_base(base: Path, tmp_path: 
     printed = capsys.readouterr().err
     assert f"taken from {base}: model.d_model 32" in printed
     assert f"initialised from {base}: " in printed and "new: head.weight, head.bias" in printed
-    (step, path) = snapshot_folders(RunFolder(run).snapshots)[0]
-    start, before = load_snapshot(path), weights_of(base)
+    step, path = next(iter(step_folders(RunFolder(run).snapshots).items()))
+    start, before = load_checkpoint(path)[0], weights_of(base)
     assert step == 0
     assert start.keys() - before.keys() == {"head.weight", "head.bias"}
     assert all(torch.equal(start[name], before[name]) for name in start.keys() & before.keys())
@@ -351,7 +351,7 @@ def test_a_run_without_a_checkpoint_reads_its_base_again_and_only_the_same(base:
 
 def test_an_ensemble_begins_from_one_model(base: Path, tmp_path: Path) -> None:
     run = tune(base, tmp_path, "run", ensemble_size=2)
-    start, before = load_snapshot(snapshot_folders(RunFolder(run).snapshots)[0][1]), weights_of(base)
+    start, before = load_checkpoint(step_folders(RunFolder(run).snapshots)[0])[0], weights_of(base)
     for member in ("members.0.", "members.1."):
         assert torch.equal(start[f"{member}embedding.weight"], before["embedding.weight"])
     assert not torch.equal(start["members.0.head.weight"], start["members.1.head.weight"])

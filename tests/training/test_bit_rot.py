@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.errors import CheckpointError
-from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint, save_checkpoint
+from glassformer.runs.model_folder import latest_checkpoint, load_checkpoint, save_checkpoint
 
 
 def save(folder: Path, step: int, keep: int = 3) -> Path:
     tensors = {"model:weight": torch.arange(12.0).view(3, 4), "rng:cpu": torch.arange(5, dtype=torch.uint8)}
-    return save_checkpoint(folder, f"step-{step:08d}", tensors, {"step": step}, keep=keep)
+    return save_checkpoint(folder, step, tensors, {"step": step}, keep=keep)
 
 
 def test_any_byte_of_any_file_flipped_or_cut_is_detected(tmp_path: Path) -> None:
     tensors = {"w": torch.arange(4.0)}
-    path = save_checkpoint(tmp_path, "step-00000001", tensors, {"step": 1}, keep=1)
+    path = save_checkpoint(tmp_path, 1, tensors, {"step": 1}, keep=1)
     n = 0
     for file in sorted(path.iterdir()):
         whole = file.read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -16,8 +17,7 @@ from tests.helpers.states import state_sha256
 from torch import Tensor
 
 from glassformer.errors import ResourceError
-from glassformer.runs.checkpoints import checkpoint_folders, latest_checkpoint, load_checkpoint, save_checkpoint
-from glassformer.utils import atomic_io
+from glassformer.runs.model_folder import latest_checkpoint, load_checkpoint, save_checkpoint, step_folders
 
 STATE = {"progress": {"step": 3, "loss": 0.1 + 0.2, "best": None}, "name": "état"}
 
@@ -39,7 +39,7 @@ def some_tensors(seed: int = 0) -> dict[str, Tensor]:
 
 
 def save(folder: Path, step: int, keep: int = 2) -> Path:
-    return save_checkpoint(folder, f"step-{step:08d}", some_tensors(step), STATE | {"step": step}, keep=keep)
+    return save_checkpoint(folder, step, some_tensors(step), STATE | {"step": step}, keep=keep)
 
 
 def assert_loads(path: Path, step: int) -> None:
@@ -48,7 +48,7 @@ def assert_loads(path: Path, step: int) -> None:
 
 
 def steps(folder: Path) -> list[int]:
-    return [int(path.name[5:]) for path in checkpoint_folders(folder)]
+    return [*step_folders(folder)]
 
 
 # What goes in comes out
@@ -86,7 +86,7 @@ def test_a_negative_zero_is_another_state() -> None:
 
 def test_the_newest_are_kept(tmp_path: Path) -> None:
     for step in range(1, 7):
-        save_checkpoint(tmp_path, f"step-{step:08d}", some_tensors(step), STATE)
+        save_checkpoint(tmp_path, step, some_tensors(step), STATE)
     assert steps(tmp_path) == [5, 6]
     path, warnings = latest_checkpoint(tmp_path)
     assert path == tmp_path / "step-00000006"
@@ -146,7 +146,7 @@ def test_whatever_operation_it_dies_after_the_newest_committed_loads(
         save(folder, 4, keep)
         assert_loads(latest_checkpoint(folder)[0], 4)
         assert not list(folder.glob(".*"))
-        assert len(checkpoint_folders(folder)) <= keep
+        assert len(step_folders(folder)) <= keep
     assert found == sorted(found)
     assert set(found) == {2, 3}
 
@@ -179,11 +179,11 @@ def test_the_manifest_is_last_and_everything_is_on_the_disk_before_the_rename(
 
 KILLED = """
 import sys, pathlib, torch
-from glassformer.runs.checkpoints import save_checkpoint
+from glassformer.runs.model_folder import save_checkpoint
 torch.set_num_threads(1)
 for step in range(1, 100_000):
     tensors = {"x": torch.full((1000,), step)}
-    save_checkpoint(pathlib.Path(sys.argv[1]), f"step-{step:08d}", tensors, {"s": step}, keep=2)
+    save_checkpoint(pathlib.Path(sys.argv[1]), step, tensors, {"s": step}, keep=2)
     print(step, flush=True)
 """
 
@@ -225,15 +225,15 @@ def test_a_save_that_fails_keeps_the_old_one_and_leaves_nothing(
 FULL = """
 import resource, sys, pathlib, torch
 from glassformer.errors import ResourceError
-from glassformer.runs.checkpoints import save_checkpoint
+from glassformer.runs.model_folder import save_checkpoint
 folder = pathlib.Path(sys.argv[1])
-save_checkpoint(folder, "step-00000001", {"x": torch.zeros(1000)}, {}, keep=1)
+save_checkpoint(folder, 1, {"x": torch.zeros(1000)}, {}, keep=1)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
-    save_checkpoint(folder, "step-00000002", {"x": torch.zeros(100_000)}, {}, keep=1)
+    save_checkpoint(folder, 2, {"x": torch.zeros(100_000)}, {}, keep=1)
 except ResourceError as error:
     print(error.message)
-save_checkpoint(folder, "step-00000003", {"x": torch.ones(1000)}, {}, keep=1)
+save_checkpoint(folder, 3, {"x": torch.ones(1000)}, {}, keep=1)
 """
 
 
@@ -253,7 +253,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_does_not_fail_the_save(
     def refuse(path: Path) -> None:
         raise PermissionError(13, "in use")
 
-    monkeypatch.setattr(atomic_io, "remove", refuse)
+    monkeypatch.setattr(shutil, "rmtree", refuse)
     assert_loads(save(tmp_path, 2, keep=1), 2)
 
 
@@ -264,6 +264,6 @@ def test_a_checkpoint_holds_only_numbers_and_json(tmp_path: Path) -> None:
     path = save(tmp_path, 1)
     json.loads((path / "state.json").read_text("utf-8"))
     with pytest.raises(TypeError):
-        save_checkpoint(tmp_path, "step-00000002", {}, {"code": print}, keep=1)
+        save_checkpoint(tmp_path, 2, {}, {"code": print}, keep=1)
     assert steps(tmp_path) == [1]
     assert not list(tmp_path.glob(".*"))

@@ -13,9 +13,8 @@ from tests.helpers.small_runs import SMALL, write_table
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, Interrupted, UsageError
-from glassformer.runs.checkpoints import TENSORS
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import WEIGHTS, read_tensors
+from glassformer.runs.model_folder import TENSORS, WEIGHTS, read_tensors
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.helpers.states import state_sha256
 
 from glassformer.decode.search import Hypothesis
 from glassformer.errors import DivergedError
-from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
+from glassformer.runs.model_folder import load_checkpoint, save_checkpoint
 from glassformer.runs.records import StepMetrics
 from glassformer.tasks.translate import Translate
 from glassformer.training.state import Progress, TrainState
@@ -59,7 +59,7 @@ def test_resumed_is_uninterrupted_at_every_step(task: str, optimizer: str, tmp_p
         first = run.new_state()
         run.run(first, most=k)
         assert sha(first) == expected[k - 1]
-        path = save_checkpoint(tmp_path, f"step-{k:08d}", first.tensors(), asdict(first.progress), keep=100)
+        path = save_checkpoint(tmp_path, k, first.tensors(), asdict(first.progress), keep=100)
         torch.manual_seed(999)  # whatever happened in between must not matter
         resumed = run.new_state()
         tensors, progress = load_checkpoint(path)

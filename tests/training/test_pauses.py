@@ -16,8 +16,7 @@ from tests.helpers.small_runs import SMALL, write_table
 
 from glassformer.api import resume, train
 from glassformer.errors import Interrupted
-from glassformer.runs.control import GO_ON, Control, ControlFile
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import GO_ON, PAUSE, Control, ControlFile, RunFolder
 from glassformer.runs.records import StepMetrics
 from glassformer.training import loop, trainer
 
@@ -62,7 +61,7 @@ def run(out: Path, table: Path, answers: list[Any], **more: Any) -> tuple[list[S
     def on_step(report: StepMetrics) -> None:
         reports.append(report)
         if report.step == 3 and answers:
-            ControlFile(folder.control).write(Control(pause=True))
+            ControlFile(folder.control).write(PAUSE)
 
     watcher.start()
     try:
@@ -75,7 +74,7 @@ def run(out: Path, table: Path, answers: list[Any], **more: Any) -> tuple[list[S
 def test_pauses_change_no_bit(tmp_path: Path) -> None:
     table = write_table(tmp_path)
     plain, _ = run(tmp_path / "plain", table, [])
-    paused, watcher = run(tmp_path / "paused", table, [Control(pause=True, steps=3), GO_ON])
+    paused, watcher = run(tmp_path / "paused", table, [Control(until=7), GO_ON])
     assert watcher.seen == [4, 7], "after the step in which it was asked, and three single steps later"
     assert [report.step for report in paused if report.paused] == [4, 7]
     assert [report.loss for report in paused] == [report.loss for report in plain]
@@ -118,7 +117,7 @@ def test_a_stop_while_paused_is_saved_and_resumed(tmp_path: Path) -> None:
     assert "step 4; everything is saved" in stopped.value.message
     folder = RunFolder(tmp_path / "run")
     assert not folder.control.exists()
-    ControlFile(folder.control).write(Control(pause=True))  # left by a training that was killed
+    ControlFile(folder.control).write(PAUSE)  # left by a training that was killed
     resume(folder.path)
     assert not folder.control.exists()
     weights = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("plain", "run")]
@@ -146,7 +145,7 @@ def test_a_pause_that_comes_with_the_last_step_ends_nothing(tmp_path: Path) -> N
 
     def on_step(report: StepMetrics) -> None:
         if report.step == STEPS - 1:
-            ControlFile(folder.control).write(Control(pause=True))
+            ControlFile(folder.control).write(PAUSE)
 
     table = write_table(tmp_path)
     train("classify", out=folder.path, on_step=on_step, train_file=str(table), steps=STEPS, **SMALL, **SETTINGS)

@@ -11,7 +11,7 @@ import torch
 from tests.helpers.small import Small, config_of, data_of, small, small_run, steps_of
 
 from glassformer.runs import records
-from glassformer.runs.checkpoints import load_checkpoint, save_checkpoint
+from glassformer.runs.model_folder import load_checkpoint, save_checkpoint
 from glassformer.runs.records import StepMetrics
 from glassformer.training import loop
 from glassformer.training.state import Progress, TrainState
@@ -143,7 +143,7 @@ def test_counts_span_a_checkpoint(tmp_path: Path) -> None:
     for k in range(1, 12):
         first = run.new_state()
         begun = logged(run.run(first, most=k))
-        path = save_checkpoint(tmp_path, f"step-{k:08d}", first.tensors(), asdict(first.progress), keep=100)
+        path = save_checkpoint(tmp_path, k, first.tensors(), asdict(first.progress), keep=100)
         resumed, (tensors, progress) = run.new_state(), load_checkpoint(path)
         resumed.load(tensors, Progress(**progress))
         assert begun + logged(run.run(resumed, most=12 - k)) == expected, f"resumed at {k}"

@@ -20,9 +20,8 @@ from glassformer.explain.trace import trace
 from glassformer.models.ensemble import members_of
 from glassformer.report.findings import EXAMINED, Checkup, Finding, NotMade, first_loss_and_chance, run_checks
 from glassformer.report.run_record import RunRecord
-from glassformer.runs.checkpoints import latest_checkpoint, load_checkpoint
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import Weights, load_weights
+from glassformer.runs.model_folder import Weights, latest_checkpoint, load_checkpoint, load_weights
 from glassformer.tasks import Task
 from glassformer.tasks.restoring import load_model_folder
 from glassformer.training.finetune import freeze

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from glassformer.config.validation import nearest
+from glassformer.config.recipes import nearest
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import MODEL_CONFIG, RunFolder, SeedsFolder, is_exported
 

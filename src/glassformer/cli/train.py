@@ -19,8 +19,7 @@ from glassformer.cli.watch import watching
 from glassformer.config import Config
 from glassformer.config.recipes import config_to_dict, load_recipe, recipe_names, recipe_text
 from glassformer.errors import UsageError
-from glassformer.runs.folder import RunFolder, SeedsFolder
-from glassformer.runs.lock import lock_folder
+from glassformer.runs.folder import RunFolder, SeedsFolder, lock_folder
 from glassformer.runs.records import Evaluation
 from glassformer.utils import console
 from glassformer.utils.formatting import glassformer_command

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from glassformer.cli import flags
 from glassformer.cli.explain import PAGES, check_suffix
 from glassformer.errors import UsageError
-from glassformer.runs.folder import RunFolder, SeedsFolder
-from glassformer.runs.lock import is_locked
+from glassformer.runs.folder import RunFolder, SeedsFolder, is_locked
 from glassformer.utils import console
 from glassformer.utils.atomic_io import atomic_write_text
 from glassformer.utils.formatting import glassformer_command

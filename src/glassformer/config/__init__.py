@@ -38,9 +38,8 @@ def docstrings(cls: type) -> dict[str, str]:
     """Return the docstring under each field of a dataclass or `TypedDict`, with inherited fields."""
     docs: dict[str, str] = {}
     for base in reversed([c for c in cls.__mro__ if "__annotations__" in vars(c)]):
-        [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        body = tree.body if isinstance(tree, ast.ClassDef) else []
-        for line, after in itertools.pairwise(body):
+        tree: Any = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        for line, after in itertools.pairwise(tree.body):
             if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr):
                 docs[ast.unparse(line.target)] = ast.literal_eval(after.value)
     return docs
@@ -306,8 +305,6 @@ class TrainConfig:
     """Steps between checkpoints, besides those at validations."""
     snapshots: bool = False
     """Keep the weights of steps 0, 16, 32, 64 …, to show how the model forms (`explain`, Compare)."""
-    tensorboard: bool = False
-    """Write event files of TensorBoard into the run folder."""
     seed: Seed = 1
     """Seed of initialisation, data order and dropout."""
     compile: bool = False

@@ -2,29 +2,30 @@
 
 A recipe, flags and settings in Python are one dictionary of plain values by section, in which the settings of the
 chosen optimizer or data set stand with the others; it becomes a `Config` and is checked once. A setting may be named
-alone: its section is found. No torch is imported here.
+alone: its section is found. A request is checked alike: a flat frozen dataclass, by a page, a command, a file or in
+Python.
+
+A complaint names the key the way a recipe spells it (`train.lr`) and, where one is near, the word that was probably
+meant. What needs the data or the machine is checked where those are. No torch is imported here.
 """
 
 from __future__ import annotations
 
+import difflib
+import math
+import re
 import tomllib
-from collections.abc import Collection
-from dataclasses import fields, is_dataclass, replace
-from pathlib import Path
-from typing import Any
+import types
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache, partial
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from glassformer.config import Config, idle
-from glassformer.config.validation import (
-    build,
-    check_agreement,
-    convert,
-    homes,
-    kinds,
-    nearest,
-    places,
-    sections,
-    trained_tasks,
-)
 from glassformer.errors import UsageError
 
 BUDGETS = ("epochs", "steps", "minutes")
@@ -46,14 +47,13 @@ def load_recipe(name_or_path: str | Path) -> Config:
     path = _find(str(name_or_path))
     try:
         values = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
     except ValueError as error:  # not UTF-8, or not TOML
         hint = "strings need quotes, as in: glassformer recipes imdb; data is named by --train-file"
         raise UsageError(f"{path}: no recipe in TOML and UTF-8: {error}", hint) from error
     where = f"recipe {path.stem}" if path.parent == _FOLDER else str(path)
     if not values.get("task"):
-        raise UsageError(f"{where}: no task is named", f"write task = one of {', '.join(trained_tasks())}")
+        trained = ", ".join(name for name in TASK_NAMES if name != "embed")  # which only an import gives
+        raise UsageError(f"{where}: no task is named", f"write task = one of {trained}")
     values = {"recipe": path.stem} | values
     return config_from_dict(values, where)
 
@@ -78,7 +78,8 @@ def config_from_dict(values: dict[str, Any], where: str = "configuration") -> Co
     tables = {name: values[name] for name in sections(Config) if isinstance(values.get(name), dict)}
     placed = {name: _placed(name, table, where) for name, table in tables.items()}
     config = build(Config, values | placed, "", where)
-    check_agreement(config, where)
+    for message, hint in _disagreements(config):
+        raise UsageError(f"{where}: {message}", hint)
     return config
 
 
@@ -110,9 +111,8 @@ def override(
     values = config_to_dict(replace(config, auto=remaining_auto(config, given)))
     for section, changed in changes.items():
         for name in changed:
-            if {section, *places().get(name, ()), *(f"{place}.{name}" for place in places().get(name, ()))} & {
-                *ignores
-            }:
+            tables = places().get(name, [])
+            if {section, *tables, *(f"{table}.{name}" for table in tables)} & {*ignores}:
                 raise UsageError(f"{where}: the task {config.task} has no use for {section}.{name}", "leave it out")
         old, by = values[section], getattr(sections(Config)[section], "chooser", "")
         leaves = set(BUDGETS) if given & set(BUDGETS) else set[str]()
@@ -179,3 +179,185 @@ def _placed(section: str, values: dict[str, Any], where: str) -> dict[str, Any]:
             raise UsageError(message, f"leave it out, or choose: --{by} {owners[0]}")
         (own if owners else placed)[key] = value
     return placed | ({chosen: own} if own else {})
+
+
+Section = TypeVar("Section")
+
+kinds = cache(get_type_hints)
+"""The type of each field of a section, by name, without its limits."""
+limited_kinds = cache(partial(get_type_hints, include_extras=True))
+"""The type of each field, with its limits."""
+
+TASK_NAMES = ["classify", "translate", "lm", "pretrain", "multilabel", "regress", "tag", "embed"]
+"""The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
+_IN_WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Any: "any"}
+
+
+def build(kind: type[Section], values: Any, section: str, where: str) -> Section:
+    """Return a dataclass from a table of plain values, each checked; missing keys keep their defaults.
+
+    Messages name it `section` (`train.adamw`; empty for the whole configuration or request) in `where`, a file.
+
+    Raises:
+        UsageError: a key or a value that cannot be used, or a key that is missing.
+    """
+    if not isinstance(values, Mapping):
+        raise UsageError(f"{where}: {section or 'this'} must be a table, in JSON an object; got {shown(values)}")
+    of, prefix = limited_kinds(kind), f"{section}." if section else ""
+    place = f"in [{section}]" if section else "at the top"
+    for key in values:
+        if key not in of:
+            raise UsageError(f"{where}: {shown(key)} {place} is not a known key", _suggest(str(key), kind))
+    for f in fields(kind):  # pyright: ignore[reportArgumentType]
+        if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
+            raise UsageError(f"{where}: {f.name!r} {place} is missing")
+    return kind(**{key: convert(value, of[key], prefix + key, where) for key, value in values.items()})
+
+
+def convert(value: Any, kind: Any, key: str, where: str) -> Any:
+    """Return a value as a type, within the limits that it names; a dataclass is built.
+
+    An integer may stand for a float, a number of numpy for one of Python, and a path for a string; nothing else is
+    converted. A number is finite.
+
+    Raises:
+        UsageError: it is of another type, none of the choices, or beyond the limits.
+    """
+    if is_dataclass(kind) and isinstance(kind, type):
+        return value if isinstance(value, kind) else build(kind, value, key, where)
+    if get_origin(kind) is list and is_dataclass(get_args(kind)[0]) and isinstance(value, list):
+        return [convert(item, get_args(kind)[0], f"{key}[{i}]", where) for i, item in enumerate(value)]
+    value = str(value) if isinstance(value, PurePath) else value
+    value = value.item() if getattr(value, "shape", None) == () else value  # a number of numpy
+    try:
+        value = msgspec.convert(value, kind)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise msgspec.ValidationError("infinite, or no number")
+        if isinstance(value, str):
+            value.encode()
+    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:  # a file's name that is not UTF-8
+        place = "".join(re.findall(r" at \$(\[\d+\])", str(error)))
+        message = f"{key} must be {in_words(kind)}; got {shown(value)}{place and f' at {place}'}"
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        raise UsageError(f"{where}: {message}", nearest(shown(value).strip("'"), choices).strip()) from error
+    return value
+
+
+def in_words(kind: Any) -> str:
+    """Return what a type takes, such as "a whole number in [1, 1000]"; of an optional one what it takes beside None."""
+    origin, of = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return in_words(of[0])
+    if origin is Literal:
+        return f"one of {', '.join(of)}"
+    if origin is Mapping:
+        return f"a table, each key {in_words(of[0])}"
+    if origin is not Annotated:
+        return "an array" if origin in (list, tuple) else _IN_WORDS.get(kind, "a table")
+    limits = limits_of(kind)
+    most = f", at most {limits.max_length:,} long" if limits.max_length else ""
+    return limits.description or in_words(of[0]) + most + (interval(kind) and f" in {interval(kind)}")
+
+
+def limits_of(kind: Any) -> Meta:
+    """Return the limits that a type names, an optional one too."""
+    found = (each for part in (kind, *get_args(kind)) for each in getattr(part, "__metadata__", ()))
+    return next((each for each in found if isinstance(each, Meta)), Meta())
+
+
+def interval(kind: Any) -> str:
+    """Return the interval of a type of numbers, as in mathematics; empty where it has none."""
+    limits = limits_of(kind)
+    low = f"({limits.gt}" if limits.ge is None else f"[{limits.ge}"
+    high = f"{'inf' if limits.lt is None else limits.lt})" if limits.le is None else f"{limits.le}]"
+    return "" if low == "(None" else f"{low}, {high}"
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, where a long number or text would not fit."""
+    return text if len(text := repr(value)) <= 100 else text[:97] + "…"
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """Return the start of a hint, `did you mean 'x'? `, or nothing if no word is similar."""
+    return "".join(f"did you mean {near!r}? " for near in difflib.get_close_matches(word, list(words), n=1))
+
+
+@cache
+def sections(kind: type) -> dict[str, Any]:
+    """Return the sections inside a section."""
+    return {name: inner for name, inner in kinds(kind).items() if is_dataclass(inner)}
+
+
+@cache
+def tables() -> dict[str, Any]:
+    """Return all sections by name, those inside another as `train.adamw`."""
+    found = {}
+    for section, kind in sections(Config).items():
+        found |= {section: kind, **{f"{section}.{name}": inner for name, inner in sections(kind).items()}}
+    return found
+
+
+@cache
+def places() -> dict[str, list[str]]:
+    """Return the sections of each setting by its name: `train` for `lr`, and those of all optimizers that have it."""
+    names = dict.fromkeys(name for kind in tables().values() for name in kinds(kind) if name not in sections(kind))
+    return {name: [table for table, kind in tables().items() if name in kinds(kind)] for name in names}
+
+
+@cache
+def homes() -> dict[str, str]:
+    """Return the section of each setting by its name, which no other section has: `train` for `lr` and for `beta1`."""
+    return {name: found[0].partition(".")[0] for name, found in places().items()}
+
+
+def _disagreements(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield what contradicts itself or would be ignored silently, and what to do."""
+    model, train, decode = config.model, config.train, config.decode
+    if config.task not in ("", *TASK_NAMES):
+        hint = nearest(config.task, TASK_NAMES).strip()
+        yield f"task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}", hint
+    for name in {*config.auto} - homes().keys():
+        yield f"auto names {name!r}, which is not a setting", nearest(name, homes()).strip()
+    if model.d_head is None and model.d_model % model.n_heads:
+        sizes = f"model.d_model {model.d_model} is not a multiple of model.n_heads {model.n_heads}"
+        yield sizes, "change one of them, or set model.d_head"
+    if model.positions == "rotary" and (d_head := model.d_head or model.d_model // model.n_heads) % 2:
+        yield f"rotary positions turn pairs, and model.d_head is {d_head}", "make it even"
+    if train.adversarial and train.compile:
+        message = "adversarial and compile cannot go together: compiled layers keep what one gradient needs"
+        yield message, "use --adversarial 0, or leave out compile"
+    if train.frozen_layers and not train.init_from:
+        message = "frozen_layers keeps pretrained weights, and nothing is pretrained here"
+        yield message, "name a run with --init-from"
+    if decode.n_best > decode.beam_size and not decode.sample:
+        message = f"decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
+        yield message, f"a beam of as many or more can give them: --beam-size {decode.n_best}"
+
+
+def _suggest(key: str, kind: type) -> str:
+    """Return a hint: the section of a misplaced key, or the known key that is spelled most alike."""
+    if key in homes():
+        return f"it belongs into [{homes()[key]}]"
+    inner = [name for section in sections(kind).values() for name in kinds(section)]
+    return nearest(key, [*kinds(kind), *inner]).strip() or f"known here: {', '.join(kinds(kind))}"
+
+
+def check_request(request: Any) -> None:
+    """Bring each field of a frozen dataclass to its type, as it is built.
+
+    Raises:
+        UsageError: a field is of another type, or beyond its limits; it is named.
+    """
+    for name, kind in limited_kinds(type(request)).items():
+        object.__setattr__(request, name, convert(getattr(request, name), kind, name, "request"))
+
+
+def check_type(value: Any, types: type | tuple[type, ...], expected: str, hint: str) -> None:
+    """Check the type of an argument; a bool is no int here.
+
+    Raises:
+        UsageError: "expected {expected}, not {value}", and the hint.
+    """
+    if not isinstance(value, types) or isinstance(value, bool):
+        raise UsageError(f"expected {expected}, not {value!r}"[:200], hint)

@@ -33,9 +33,9 @@ from glassformer.utils.device import choose_device
 
 TIMEOUT = timedelta(minutes=10)
 """How long a process waits for the others before it ends the run; encoding a large text takes as long."""
-CONNECTION_CLOSED = re.compile(r"connection (was )?(likely )?(closed|reset)|broken pipe", re.IGNORECASE)
-PEER_LOST = re.compile(f"gloo|nccl|{CONNECTION_CLOSED.pattern}", re.IGNORECASE)
-"""Words of torch's errors when another process is gone."""
+MEETING_LOST = "connectFullMesh|connection (was )?(likely )?(closed|reset)|broken pipe"
+PEER_LOST = re.compile(f"gloo|nccl|{MEETING_LOST}", re.IGNORECASE)
+"""Words of torch's errors when another process is gone, while they meet and later."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,8 @@ class ProcessGroup:
             return module
         # The parameter was renamed between torch 2.11 and 2.13.
         names = {"forward_sync_buffers", "broadcast_buffers"} & {*inspect.signature(DistributedDataParallel).parameters}
-        settings: dict[str, Any] = dict.fromkeys(names, False) | {
-            "device_ids": [self.local_rank] if self.nccl else None
-        }
-        return DistributedDataParallel(module, process_group=self.nccl, gradient_as_bucket_view=True, **settings)
+        ids, buffers = [self.local_rank] if self.nccl else None, dict.fromkeys(names, False)
+        return DistributedDataParallel(module, ids, process_group=self.nccl, gradient_as_bucket_view=True, **buffers)
 
     def split_batches(self, batches: Sequence[np.ndarray]) -> list[tuple[np.ndarray, bool]]:
         """Return this rank's share of the batches of a step, each with whether its rows count.
@@ -105,8 +103,6 @@ class ProcessGroup:
 
     def all_reduce(self, *numbers: float) -> list[float]:
         """Return the sum over all ranks of each number, in float64 and with the same bits everywhere."""
-        if self.world_size == 1:
-            return list(numbers)
         return self.all_reduce_tensor(torch.tensor(numbers, dtype=torch.float64)).tolist()
 
     def all_reduce_tensor(self, tensor: Tensor) -> Tensor:
@@ -161,20 +157,17 @@ class ProcessGroup:
     @contextmanager
     def raise_together(self) -> Iterator[None]:
         """Raise on all ranks the error of the lowest rank that fails within the block; a barrier."""
-        error = None
+        error, own = None, list[int]()
         try:
             yield
         except GlassformerError as raised:
             if self.world_size == 1:
                 raise
-            error = raised
-        own = [error.exit_code, *error.message.encode(), 0, *error.hint.encode()] if error else []
-        rows = self.all_gather_rows([own], self.world_size)
-        if failed := [rank for rank, row in enumerate(rows) if row]:
-            code, *text = rows[failed[0]]
-            message, hint = bytes(text).split(b"\0")
-            where = f"process {failed[0]}: " if failed[0] else ""
-            raise error_of(code, f"{where}{message.decode()}", hint.decode()) from error
+            error, own = raised, [raised.exit_code, *f"{raised.message}\0{raised.hint}".encode()]
+        for rank, row in enumerate(self.all_gather_rows([own], self.world_size)):
+            if row:
+                message, hint = bytes(row[1:]).decode().split("\0")
+                raise error_of(row[0], f"process {rank}: {message}" if rank else message, hint) from error
 
     @contextmanager
     def local_main_first(self) -> Iterator[None]:
@@ -217,11 +210,6 @@ SINGLE_PROCESS = ProcessGroup()
 """The group of a run in one process."""
 
 
-def launched_processes() -> int:
-    """Return the number of processes that `torchrun` or a scheduler started (WORLD_SIZE)."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
 @contextmanager
 def init_distributed(device: str) -> Iterator[ProcessGroup]:
     """Yield the group of this run's processes within the block; one process alone joins nothing.
@@ -233,25 +221,14 @@ def init_distributed(device: str) -> Iterator[ProcessGroup]:
         UsageError: the processes cannot meet, or have different devices.
         ResourceError: one ended while they met.
     """
-    if launched_processes() == 1:
+    n = int(os.environ.get("WORLD_SIZE", "1"))  # as torchrun or a scheduler started
+    if n == 1:
         yield SINGLE_PROCESS
         return
-    group = _rendezvous()
+    group = _rendezvous(n)
     try:
-        with group.raise_together():
-            chosen = choose_device(device)
-            if chosen.type == "mps":
-                raise UsageError("several processes cannot share this GPU", "use --device cpu, or one process")
-            if chosen.type == "cuda" and group.local_rank >= (n := torch.cuda.device_count()):
-                message = f"process {group.local_rank} of this machine has no GPU: there are {n}"
-                raise UsageError(message, "start as many processes as GPUs: --nproc-per-node=gpu")
-        group.assert_same(device=chosen.type)
-        if chosen.type == "cuda":
-            torch.cuda.set_device(group.local_rank)
-            nccl: Any = dist.new_group(backend="nccl", timeout=TIMEOUT)
-            group = replace(group, nccl=nccl)
         with group.peer_failures(lambda: "before the first step or after the last", "give the same command again"):
-            yield group
+            yield _on_device(group, device)
             # Without it the first process to leave closes the connections of the others.
             dist.barrier()
     finally:
@@ -259,9 +236,25 @@ def init_distributed(device: str) -> Iterator[ProcessGroup]:
             dist.destroy_process_group()
 
 
-def _rendezvous() -> ProcessGroup:
-    """Return the group of all launched processes, connected by gloo."""
-    n = launched_processes()
+def _on_device(group: ProcessGroup, device: str) -> ProcessGroup:
+    """Return the group with what averages gradients, after all processes chose the same kind of device."""
+    with group.raise_together():
+        chosen = choose_device(device)
+        if chosen.type == "mps":
+            raise UsageError("several processes cannot share this GPU", "use --device cpu, or one process")
+        if chosen.type == "cuda" and group.local_rank >= (n := torch.cuda.device_count()):
+            message = f"process {group.local_rank} of this machine has no GPU: there are {n}"
+            raise UsageError(message, "start as many processes as GPUs: --nproc-per-node=gpu")
+    group.assert_same(device=chosen.type)
+    if chosen.type != "cuda":
+        return group
+    torch.cuda.set_device(group.local_rank)
+    nccl: Any = dist.new_group(backend="nccl", timeout=TIMEOUT)
+    return replace(group, nccl=nccl)
+
+
+def _rendezvous(n: int) -> ProcessGroup:
+    """Return the group of all n processes, connected by gloo."""
     try:
         store, rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))
         if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
@@ -270,7 +263,7 @@ def _rendezvous() -> ProcessGroup:
         dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
     except (RuntimeError, ValueError) as error:  # a failed gloo connection is a plain RuntimeError
         reason = " ".join(str(error).split())[:200]
-        if CONNECTION_CLOSED.search(reason):
+        if re.search(MEETING_LOST, reason, re.IGNORECASE):
             message = f"one of the {n} processes of this run ended while they met: {reason}"
             raise ResourceError(message, "give the same command again") from error
         hint = "start it with torchrun and a --master-port that is free, the same line on every machine"

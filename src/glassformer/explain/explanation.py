@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from glassformer.config.validation import check_type
+from glassformer.config.recipes import check_type
 from glassformer.errors import UsageError
 from glassformer.explain.capture.tape import Check
 from glassformer.explain.inputs.encoded_text import GenerationInfo

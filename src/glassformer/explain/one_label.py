@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from glassformer.config.validation import nearest
+from glassformer.config.recipes import nearest
 from glassformer.data.datasets.labels import normalised_label
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Self
 from msgspec import Meta
 
 from glassformer.config import DecodeConfig
-from glassformer.config.validation import build, check_request
+from glassformer.config.recipes import build, check_request
 
 MAX_FULL_TOKENS, MAX_LAYERED_TOKENS = 128, 512
 """Longest streams captured whole, and longest captured one layer at a time; a longer text is cut to that."""

@@ -19,18 +19,9 @@ from torch import nn
 
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.ensemble import Ensemble, member_of
-from glassformer.runs.checkpoints import (
-    STATE,
-    TENSORS,
-    WEIGHTS,
-    checkpoint_folders,
-    load_checkpoint,
-    load_snapshot,
-    snapshot_folders,
-)
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import STATE, TENSORS, Weights, load_checkpoint, load_weights, step_folders
 from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
-from glassformer.runs.model_folder import Weights, load_weights
 from glassformer.runs.sealed_folder import MANIFEST, Manifest
 from glassformer.tasks import Task
 from glassformer.text.pairs import text_of
@@ -170,7 +161,7 @@ def weights_at(subject: Subject, name: str) -> nn.Module:
     if folder is None:
         known = ", ".join(item["name"] for item in list_checkpoints(subject))
         raise UsageError(f"this run has no checkpoint {name!r}", f"there are {known}")
-    file = folder / (WEIGHTS if _is_snapshot(folder) else TENSORS)
+    file = folder / TENSORS
     state = file.stat() if file.exists() else None
     key = id(subject), folder, state and (state.st_mtime_ns, state.st_size)
     if loaded := _loaded.get(key):
@@ -184,7 +175,7 @@ def checkpoint_step(subject: Subject, name: str) -> int | None:
     """Return the training step of these weights, or None where the run folder does not record it."""
     if match := _NAME.fullmatch(name):
         return int(match[1])
-    saved = checkpoint_folders(RunFolder(subject.path).checkpoints)
+    saved = [*step_folders(RunFolder(subject.path).checkpoints).values()]
     if not saved:
         return None
     try:
@@ -228,18 +219,17 @@ def examples(subject: Subject) -> list[str]:
 def checkpoint_sha256(subject: Subject, name: str) -> str | None:
     """Return the SHA-256 of the file that holds these weights, from the manifest of its folder."""
     if match := _NAME.fullmatch(name):
-        folder = _folders(subject).get(int(match[1]))
-        file = WEIGHTS if folder and _is_snapshot(folder) else TENSORS
+        folder, file = _folders(subject).get(int(match[1])), TENSORS
     else:
         folder, file = RunFolder(subject.path).model_folder, MODEL_WEIGHTS
-    return folder and read_json(folder / MANIFEST, kind=Manifest).files.get(file)
+    sealed = folder and read_json(folder / MANIFEST, kind=Manifest).files.get(file)
+    return sealed and sealed.sha256
 
 
 def _folders(subject: Subject) -> dict[int, Path]:
     """Return the folder of the weights of each step: the snapshot where there is a checkpoint too, as it is smaller."""
     run = RunFolder(subject.path)
-    names = ((_NAME.fullmatch(path.name), path) for path in checkpoint_folders(run.checkpoints))
-    return {int(match[1]): path for match, path in names if match} | dict(snapshot_folders(run.snapshots))
+    return step_folders(run.checkpoints) | step_folders(run.snapshots)
 
 
 def weights_of(run: RunFolder, name: str) -> Weights:
@@ -250,7 +240,7 @@ def weights_of(run: RunFolder, name: str) -> Weights:
     """
     snapshot = run.snapshots / name
     if snapshot.is_dir():
-        return load_snapshot(snapshot)
+        return load_checkpoint(snapshot)[0]
     folder = run.checkpoints / name
     tensors, _ = load_checkpoint(folder)
     groups = [
@@ -258,7 +248,3 @@ def weights_of(run: RunFolder, name: str) -> Weights:
         for group in ("ema", "model")
     ]
     return groups[0] or groups[1]
-
-
-def _is_snapshot(folder: Path) -> bool:
-    return folder.parent == RunFolder(folder.parent.parent).snapshots

@@ -7,7 +7,7 @@ from string import Template
 from glassformer.interop.export_facts import SIDE_FILES, CheckResult, ExportFacts
 from glassformer.report.run_record import RunRecord
 from glassformer.report.write import dataset
-from glassformer.runs.origin import Origin
+from glassformer.runs.records import Origin
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import Tokenizer
 

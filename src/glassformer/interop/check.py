@@ -24,7 +24,7 @@ from glassformer.interop.exported import ExportedModel, load_exported
 from glassformer.interop.imported import ImportedModel
 from glassformer.interop.sample_texts import TEXTS, sample_texts
 from glassformer.interop.source_folder import SourceFolder
-from glassformer.runs.folder import TOKENIZER, RunFolder
+from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import MASK
@@ -59,13 +59,13 @@ def texts_to_compare(task: Task, run: Path | None, allow_changed: bool = False) 
     """
     kind, data = task.explain_as, task.config.data
     named = [value for name, value in vars(data.files).items() if name.endswith("_file") and value]
-    is_sample = run is None or RunFolder(run).imported or (data.dataset == "files" and not named)
+    is_sample = run is None or (data.dataset == "files" and not named)
     if is_sample:
         texts = sample_texts(task.tokenizer, N_TEXTS)
         texts = [f"{text} {MASK}" for text in texts] if kind == "masked_language_model" else texts
     else:
         assert run is not None
-        texts = load_run_data(run, task.schema, data, allow_changed=allow_changed).text.valid.text
+        texts = load_run_data(run, task.schema, data, allow_changed=allow_changed).valid.text
     if kind == "language_model":
         whole = "".join(texts)
         starts = np.linspace(0, max(0, len(whole) - PROMPT_CHARS), N_TEXTS).astype(int)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.config.validation import build
+from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.ctranslate2_binary import FILE, open_variables
 from glassformer.interop.ctranslate2_vocabulary import (

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 from torch import nn
 
+from glassformer.data.datasets.columns import Columns
 from glassformer.errors import UsageError
 from glassformer.interop.card import card
 from glassformer.interop.check import check_export
@@ -21,8 +22,7 @@ from glassformer.interop.new_folder import new_folder
 from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.origin import read_origin
-from glassformer.runs.run_data import known_columns
+from glassformer.runs.model_folder import read_origin
 from glassformer.runs.sealed_folder import write_sealed_folder
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import Tokenizer
@@ -180,7 +180,7 @@ def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, qu
     notes += [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]
     folder, context = RunFolder(run.path), int(cast(Any, model).max_len)
     more: dict[str, Any] = {"dtype": quantization or "float32", "notes": notes}
-    more |= {"columns": known_columns(folder.read_data())} if folder.resumable else {}
+    more |= {"columns": Columns.from_json(folder.read_data().columns)} if folder.resumable else {}
     return facts_of(run.task, target, choice.architecture, run.path, context, **more)
 
 

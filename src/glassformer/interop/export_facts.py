@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from glassformer.config import DecodeConfig
-from glassformer.config.recipes import config_from_dict
-from glassformer.config.validation import TASK_NAMES, build
+from glassformer.config.recipes import TASK_NAMES, build, config_from_dict
 from glassformer.data.datasets.columns import Columns
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.engine import not_exported

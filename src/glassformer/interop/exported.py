@@ -34,7 +34,7 @@ from glassformer.interop.export_facts import (
     decode_of,
     read_facts,
 )
-from glassformer.runs.sealed_folder import check_sealed_file, read_manifest
+from glassformer.runs.sealed_folder import read_manifest, read_sealed_file
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import PREDICTED_TOGETHER, encoder_answer, warn_at_end, warn_of_cut
 from glassformer.text.decision import AnswerRule, Decision
@@ -56,11 +56,11 @@ def load_exported(path: Path | str, device: str = "auto") -> ExportedModel:
     path = Path(path)
     entries = read_manifest(path, KIND)
     if FACTS in entries:  # damage is to be called that, and not a wrong value
-        check_sealed_file(path / FACTS, entries[FACTS])
+        read_sealed_file(path / FACTS, entries[FACTS])
     facts = read_facts(path)
     check_files(path, facts, {*entries})
     for name, entry in entries.items():
-        check_sealed_file(path / name, entry)
+        read_sealed_file(path / name, entry)
     if device not in ("auto", "cpu", "cuda"):
         raise UsageError(f"{facts.target} computes on cpu or cuda, not on {device}", "leave out --device")
     return ExportedModel(path, facts, device)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from glassformer.config import ModelConfig
-from glassformer.config.validation import build
+from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.export_facts import FACTS, decode_of
 from glassformer.interop.hf_settings import CLASSES, POOLERS, TABLES, Settings, read_decoding, read_keys, read_settings

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from glassformer.config import DecodeConfig
-from glassformer.config.validation import build
+from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, UsageError
 
 Settings = dict[str, Any]

@@ -22,7 +22,7 @@ from glassformer.interop.new_folder import new_folder
 from glassformer.models.build import without_memory
 from glassformer.runs.folder import IMPORT_RECORD, TOKENIZER, RunFolder
 from glassformer.runs.model_folder import check_shapes, save_model, shapes_of
-from glassformer.runs.origin import IMPORT, Origin
+from glassformer.runs.records import IMPORT, Origin
 from glassformer.tasks import Task, task_class
 from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
@@ -192,6 +192,4 @@ def import_card(imported: ImportedModel, task: Task, check: CheckResult | None) 
         "## Check",
         check.words if check else "Not compared with the library it came from.",
     ]
-    if changes := origin.changes():
-        lines += ["## What was changed", changes]
     return "\n\n".join([*lines, "## Source", *origin.source()]) + "\n"

@@ -15,8 +15,7 @@ from glassformer.report.findings import of_scores
 from glassformer.report.plots import draw_all
 from glassformer.report.run_record import RunRecord, readable_records
 from glassformer.runs.folder import PLOTS, RunFolder
-from glassformer.runs.origin import IMPORT, Origin
-from glassformer.runs.records import Evaluation, SplitRecord
+from glassformer.runs.records import IMPORT, Evaluation, Origin, SplitRecord
 from glassformer.utils.atomic_io import atomic_write_bytes, atomic_write_text
 from glassformer.utils.formatting import cell_text, code, counted, duration, fenced, glassformer_command, quoted, table
 
@@ -170,10 +169,9 @@ def write_report(facts: RunRecord) -> None:
     """Write report.md and plots/ into a run folder; what its record lacks is missed in words.
 
     Raises:
-        CheckpointError: a part of the folder is a link, or its records cannot be shown.
+        CheckpointError: its records cannot be shown.
     """
     folder = RunFolder(facts.path)
-    folder.refuse_links(folder.plots)
     with readable_records(folder.path):
         images = draw_all(facts)
         markdown = report_markdown(facts, images)

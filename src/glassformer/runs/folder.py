@@ -5,32 +5,34 @@ folder inside it is sealed is `sealed_folder.py`'s business, what a value means 
 
 Several runs that differ in their seed alone are in one folder, each a run folder like any other; what is said of
 them together is `report/seeds.py`'s, and training them `training/multi_seed.py`'s.
+
+One process trains into a folder: it holds a lock on the file `.lock`. The kernel holds it, so it ends with the process
+that took it: what a killed process leaves locks nothing, and neither does the copy of a folder. A forked process does
+not hold it. Reading a run takes no lock.
+
+Whoever watches a training asks it to pause, to continue or to stop by the file `control.json`, as in
+`{"until": 120, "stop": false}`. The training looks at it after each step and removes it at its start and its end.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
+from filelock import FileLock, Timeout
 from msgspec import Meta
 
 from glassformer.config import Config
-from glassformer.config.recipes import config_from_dict, config_to_dict, dump_config
-from glassformer.errors import CheckpointError, UsageError
-from glassformer.runs.lock import LOCK
-from glassformer.runs.records import (
-    DataRecord,
-    Divergence,
-    Evaluation,
-    JsonObject,
-    StepMetrics,
-    read_log_lines,
-    start_sum,
-)
+from glassformer.config.recipes import config_from_dict, dump_config
+from glassformer.errors import CheckpointError, ResourceError, UsageError
+from glassformer.runs import records
+from glassformer.runs.records import DataRecord, Divergence, Evaluation, JsonObject, StepMetrics
 from glassformer.runs.sealed_folder import MANIFEST, is_intact
 from glassformer.utils import atomic_io, safe_read
 from glassformer.utils.formatting import glassformer_command
@@ -53,6 +55,13 @@ MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
 BEGUN = "begun_with"
 """In `env.json`: the record of what the run was begun with (`records.py`)."""
+
+LOCK = ".lock"
+"""The file in a run folder that is locked; removed when the lock is given back."""
+UNSUPPORTED = {errno.ENOLCK, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""Errors of file systems without locks."""
+WAIT_SECONDS = 0.2
+"""How long a lock is waited for: who asks whether it is held takes it for an instant."""
 
 
 def is_exported(path: Path) -> bool:
@@ -79,7 +88,7 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         self.snapshots = path / "snapshots"
         self.diverged = path / "diverged.json"
-        self.control = path / "control.json"  # written by who watches, see `control.py`
+        self.control = path / "control.json"  # written by who watches, see `Control`
         # After it; the evaluation last of what takes time, for its presence means "finished".
         self.model = path / "model"
         self.predictions, self.evaluation = path / "predictions.jsonl", path / "evaluation.json"
@@ -105,18 +114,13 @@ class RunFolder:
         return self.evaluation.is_file()
 
     @property
-    def imported(self) -> bool:
-        """Return True if the model is one of another library, as it was imported and without a training."""
-        return not self.resumable and (self.path / IMPORT_RECORD).is_file()
-
-    @property
     def resume_command(self) -> str:
         return glassformer_command("train", "--resume", self.path)
 
     @property
     def not_empty(self) -> bool:
         """Return True if something of this name exists that a new run must not write into."""
-        return self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir()))
+        return self.path.exists() and (not self.path.is_dir() or any(p.name != LOCK for p in self.path.iterdir()))
 
     def check_new(self) -> None:
         """Refuse a folder for a new run that is in use.
@@ -124,33 +128,32 @@ class RunFolder:
         Raises:
             UsageError: which, and what to do.
         """
-        if self.path.is_dir() and any(entry.name != LOCK for entry in self.path.iterdir()):
+        if self.not_empty:
             begun = self.resumable or (self.path / SEEDS).is_file()
             hint = f"resume it: {self.resume_command}; or " if begun else ""
             raise UsageError(f"{self.path} is not empty", f"{hint}name another --out")
 
-    def refuse_links(self, part: Path | None = None) -> None:
-        """Refuse to write into a run, or a part of it, that holds a symbolic link; the run itself may be one.
+    def refuse_links(self) -> None:
+        """Refuse to write into a run that holds a symbolic link; the run itself may be one.
 
         Something outside of the run would be written, or deleted, through it.
 
         Raises:
             CheckpointError: the link, and where it leads.
         """
-        inside = self.path.rglob("*") if part is None else (part, *part.rglob("*"))
-        if link := next((path for path in inside if path.is_symlink()), None):
+        if link := next((path for path in self.path.rglob("*") if path.is_symlink()), None):
             message = f"{link} is a link to {os.readlink(link)}, and nothing is written through a link in a run"
             raise CheckpointError(message, "put there what it leads to; or move the whole run, and link to that")
 
     def remove_incomplete_start(self) -> None:
         """Take away what a process that died before its first step wrote, if nothing else is there."""
-        begun = {self.env.name, self.data.name, self.tokenizer.name}
-        names = {path.name for path in self.path.glob("*") if path.name != LOCK and not path.name.startswith(".tmp-")}
-        # The environment is written first: a data.json alone is not ours.
-        if not names or (names <= begun and self.env.name in names):
+        begun = self.tokenizer, self.data, self.env
+        names = {path.name for path in self.path.glob("[!.]*")}
+        # The environment is written first and removed last: a data.json alone is not ours.
+        if not names or (names <= {path.name for path in begun} and self.env.name in names):
             atomic_io.remove_leftovers(self.path)
-            for name in names:
-                (self.path / name).unlink()
+            for path in begun:
+                path.unlink(missing_ok=True)
 
     @property
     def model_folder(self) -> Path | None:
@@ -159,28 +162,25 @@ class RunFolder:
 
     def require_model_folder(self) -> Path:
         """Return `model_folder`; raise CheckpointError if there is none."""
-        folder = self.model_folder
-        if not self.resumable and (self.path / EXPORT_FACTS).is_file():  # which may have a config.json, too
-            raise CheckpointError(f"{self.path} is an exported model, not a run", "use it with glassformer predict")
-        if folder and not (folder / MANIFEST).is_file():
-            message = f"{folder} is a model of another library, or lacks its {MANIFEST}"
-            raise CheckpointError(message, f"import it: {glassformer_command('import', folder, '--out', 'RUN')}")
-        if folder is None:
+        if (folder := self.model_folder) is None:
             resumed = f"resume with: {self.resume_command}; add --finish to use what is trained so far"
             hint = resumed if self.resumable else "give the folder that --out named"
             raise CheckpointError(f"{self.path} holds no trained model", hint)
+        if not (folder / MANIFEST).is_file():
+            message = f"{folder} is a model of another library, or lacks its {MANIFEST}"
+            raise CheckpointError(message, f"import it: {glassformer_command('import', folder, '--out', 'RUN')}")
         return folder
 
     # What it was begun with
 
     def begin(self, config: Config, env: JsonObject, data: DataRecord, tokenizer: Tokenizer) -> str:
         """Write what is known before the first step; return the sum of it that checkpoints hold too."""
-        begun_with = start_sum(config, data.as_json(), tokenizer.sha256)
+        begun_with = records.start_sum(config, data.as_json(), tokenizer.sha256)
         self.path.mkdir(parents=True, exist_ok=True)
         atomic_io.write_json(self.env, env | {BEGUN: begun_with})
         atomic_io.write_json(self.data, data.as_json())
         tokenizer.save(self.tokenizer)
-        self.write_config(config)
+        atomic_io.atomic_write_text(self.config, dump_config(config))
         return begun_with
 
     def check_unchanged(self) -> str:
@@ -193,24 +193,18 @@ class RunFolder:
 
     def check_begun(self, recorded: object, where: Path) -> str:
         """Return the sum of what the run was begun with; raise a CheckpointError if another is recorded in `where`."""
-        now = start_sum(self.read_config(), safe_read.read_json_object(self.data), self.read_tokenizer().sha256)
+        now = records.start_sum(self.read_config(), safe_read.read_json_object(self.data), self.read_tokenizer().sha256)
         if recorded != now:
             files = f"{self.config}, {self.data.name} or {self.tokenizer.name}"
             message = f"{files} is not what the run was begun with, as {where} has it"
             raise CheckpointError(message, "restore it, or start a new run")
         return now
 
-    def write_config(self, config: Config) -> None:
-        atomic_io.atomic_write_text(self.config, dump_config(config))
-
     def read_config(self) -> Config:
         """Read the run's configuration; raise CheckpointError if it is missing or damaged."""
         if not self.resumable:
-            for record, how in ((IMPORT_RECORD, "imported"), (LEARNED_RECORD, "kept after steps of learning")):
-                if (self.path / record).is_file():
-                    message = f"{self.path} was {how}, not trained here, so it has no log or scores of its own"
-                    raise CheckpointError(message, "train from it with --init-from, or use predict and explain")
-            raise CheckpointError(f"{self.path} holds no run (no config.toml)", "give the folder that --out named")
+            hint = "give the folder that --out named; a model that was imported or learned an answer is none"
+            raise CheckpointError(f"{self.path} holds no run (no config.toml)", hint)
         return _config_of({"recipe": "", **safe_read.read_toml(self.config)}, self.config)
 
     def read_tokenizer(self) -> Tokenizer:
@@ -220,7 +214,7 @@ class RunFolder:
         return Tokenizer.load(self.tokenizer)
 
     def read_env(self) -> JsonObject:
-        return _read(dict[str, Any], self.env) or {}
+        return _read(JsonObject, self.env) or {}
 
     def read_data(self) -> DataRecord:
         """Read the record of the data; all fields unknown if nothing was written."""
@@ -229,12 +223,13 @@ class RunFolder:
     # The log
 
     def read_metrics(self, damaged: list[int] | None = None) -> list[StepMetrics]:
-        """Read every line of the log, in order; `damaged` as in `read_log_lines`."""
+        """Read every line of the log, in order; `damaged` as in `records.read_log_lines`."""
         log = safe_read.read_bytes(self.metrics, LIMITS["log"]) if self.metrics.exists() else b""
-        return read_log_lines(log, self.metrics, damaged)
+        return records.read_log_lines(log, self.metrics, damaged)
 
     def truncate_metrics(self, step: int) -> None:
-        """Take out of the log what came after a step, for it is done again, and lines that are none of a log."""
+        """Take out what was logged after a step, for it is done again, and lines that are none of a log."""
+        self.diverged.unlink(missing_ok=True)
         rows = {row.step: row for row in self.read_metrics([]) if row.step <= step}
         if len(rows) < step:
             logger.warning(f"{self.metrics} lacks {step - len(rows):,} of the {step:,} steps before")
@@ -243,10 +238,6 @@ class RunFolder:
     def write_divergence(self, step: int, message: str) -> None:
         """Record the step that diverged, since the run ends before it is logged."""
         atomic_io.write_json(self.diverged, vars(Divergence(step, message)))
-
-    def clear_divergence(self) -> None:
-        """Delete the divergence record, since training resumes from before it."""
-        self.diverged.unlink(missing_ok=True)
 
     def read_divergence(self) -> Divergence | None:
         return _read(Divergence, self.diverged)
@@ -317,10 +308,6 @@ class SeedsFolder:
     def run(self, seed: int) -> RunFolder:
         return RunFolder(self.path / f"seed-{seed}")
 
-    def begin(self, config: Config, seeds: list[int]) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        atomic_io.write_json(self.seeds_file, {"seeds": seeds, "config": config_to_dict(config)})
-
     def read(self) -> tuple[Config, list[int]]:
         """Read the configuration and the seeds to train; raise CheckpointError if the file is damaged."""
         value = safe_read.read_json(self.seeds_file, LIMITS["settings"], kind=_Seeds)
@@ -329,9 +316,6 @@ class SeedsFolder:
     @property
     def finished(self) -> list[RunFolder]:
         return [run for seed in self.read()[1] if (run := self.run(seed)).finished]
-
-    def write_ensemble(self, evaluation: Evaluation) -> None:
-        atomic_io.write_json(self.ensemble, evaluation.as_json())
 
     def read_ensemble(self) -> Evaluation | None:
         return _read_evaluation(self.ensemble)
@@ -343,11 +327,116 @@ class SeedsFolder:
         Raises:
             CheckpointError: not all seeds are finished.
         """
-        name = safe_read.read_json_object(self.report).get("best") if self.report.exists() else None
+        name = (_read(JsonObject, self.report) or {}).get("best")
         runs = [self.run(seed) for seed in self.read()[1]]
         if found := [run for run in runs if run.path.name == name]:
             return found[0]
-        begun = [run.path for run in runs if run.model_folder]
-        one = f"; or name one that is finished: {begun[0]}" if begun else ""
+        one = next((f"; or name one that is finished: {run.path}" for run in runs if run.model_folder), "")
         hint = f"resume it with: {RunFolder(self.path).resume_command}{one}"
         raise CheckpointError(f"{self.path} holds several seeds, and not all of them are trained", hint)
+
+
+@contextmanager
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder within the block; the folder is made if need be, and removed if it is empty then.
+
+    Raises:
+        UsageError: another process, or another thread of this one, trains into it.
+        ResourceError: it cannot be written.
+    """
+    path, made = folder / LOCK, [path for path in (folder, *folder.parents) if not path.exists()]
+    lock = FileLock(path, timeout=WAIT_SECONDS)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise UsageError(f"{path} should be a regular file", "remove it, or name another folder")
+        lock.acquire()
+    except Timeout:
+        message = f"another process is training into {folder}"
+        raise UsageError(message, "wait until it ends, or name another folder") from None
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            message = f"{folder} cannot be written: {error.strerror or error}"
+            raise ResourceError(message, "choose a folder that can be written") from error
+        logger.warning(f"{folder} is on a file system without locks: start one training at a time into it")
+    try:
+        yield
+    finally:
+        if lock.is_locked:  # not in a forked process
+            with suppress(OSError):
+                path.unlink()  # while it is held: who waits for it then locks a new file
+            lock.release()
+            with suppress(OSError):  # not empty: something was written
+                for each in made:
+                    each.rmdir()
+
+
+def is_locked(folder: Path) -> bool | None:
+    """Return whether a process trains into a folder; None where that cannot be known, as on a disk without locks.
+
+    A lock is taken for an instant where there is none, which a training that begins just then waits for.
+    """
+    if not (folder / LOCK).is_file():
+        return False
+    try:
+        with FileLock(folder / LOCK, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True)
+class Control:
+    """What is asked of a training.
+
+    Attributes:
+        until: the step, counted from 1, after which to pause, or at once where it is over; a later one takes steps
+            until then. None to continue.
+        stop: whether to save and end, as Ctrl-C does.
+    """
+
+    until: Annotated[int, Meta(ge=0)] | None = None
+    stop: bool = False
+
+
+GO_ON, PAUSE = Control(), Control(until=0)
+
+
+class ControlFile:
+    """The control file of a run folder.
+
+    Args:
+        path: the file.
+
+    Attributes:
+        control: what the last look found.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.control, self._warned = path, GO_ON, False
+
+    def write(self, control: Control) -> None:
+        """Ask for something; raise ResourceError where the folder cannot be written."""
+        atomic_io.write_json(self.path, asdict(control))
+
+    def close(self) -> None:
+        """Remove the file, or a link of its name; what cannot be removed stays."""
+        with suppress(OSError):
+            self.path.unlink()
+
+    def read(self) -> Control:
+        """Return what is asked now: nothing without a file; one that is damaged changes nothing, and is logged once."""
+        try:
+            self.control = _read(Control, self.path) or GO_ON
+        except CheckpointError as error:
+            if not self._warned:
+                logger.warning(f"{error.message}; it is ignored")
+            self._warned = True
+        return self.control
+
+    def pauses(self, step: int) -> bool:
+        """Return whether to pause after this step, counted from 1."""
+        until = self.read().until
+        return until is not None and step >= until

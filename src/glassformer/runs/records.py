@@ -1,7 +1,10 @@
-"""What the JSON files of a run folder hold, as values: the data it saw, a line of its log, its scores.
+"""What the files of a run folder hold, as values: the data it saw, a line of its log, its scores, where it began.
 
 Reading leaves out what it does not know; only what could not be used is refused. Which file holds what is
 `folder.py`'s business.
+
+`interop/imported.py` writes the record of an import into `model/config.json`. Fine-tuning copies it, so that licence
+and source of the weights are on the card of every run and of every export that descends from it.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -18,6 +22,7 @@ from glassformer.config.recipes import config_to_dict
 from glassformer.data.diagnostics import Finding
 from glassformer.errors import CheckpointError
 from glassformer.utils.atomic_io import finite
+from glassformer.utils.formatting import cell_text, code
 from glassformer.utils.safe_read import dataclass_from_json, parse_json
 
 JsonObject = dict[str, Any]
@@ -106,7 +111,7 @@ class DataRecord:
         return self.splits.get("train", SplitRecord())
 
     def as_json(self) -> JsonObject:
-        return asdict(self) | {"splits": {name: _present(split) for name, split in self.splits.items()}}
+        return asdict(self) | {"splits": {name: _known(asdict(split)) for name, split in self.splits.items()}}
 
 
 UPDATES_EVERY = 50
@@ -156,14 +161,7 @@ class StepMetrics:
 
     def line(self) -> str:
         left_out = NOT_LOGGED | {name for name in LOGGED_IF_SET if not getattr(self, name)}
-        logged = {key: value for key, value in _present(self).items() if key not in left_out}
-        return json.dumps(_without_nan(logged)) + "\n"
-
-
-def _without_nan(values: JsonObject) -> JsonObject:
-    """Return the numbers that JSON has, those of tables inside too."""
-    kept = {name: _without_nan(value) if isinstance(value, dict) else value for name, value in values.items()}
-    return {name: value for name, value in kept.items() if not isinstance(value, float) or math.isfinite(value)}
+        return json.dumps({key: value for key, value in _known(asdict(self)).items() if key not in left_out}) + "\n"
 
 
 def read_log_lines(data: bytes, path: Path, damaged: list[int] | None = None, first: int = 1) -> list[StepMetrics]:
@@ -265,6 +263,71 @@ class Evaluation:
         return cls(known.get("task", ""), known.get("split", "test"), scores)
 
 
-def _present(value: Any) -> JsonObject:
-    """Return a dataclass's fields that are not None."""
-    return {name: item for name, item in asdict(value).items() if item is not None}
+def _known(values: JsonObject) -> JsonObject:
+    """Return what is not None, and the numbers that JSON has, those of tables inside too."""
+    kept = {name: _known(value) if isinstance(value, dict) else finite(value) for name, value in values.items()}
+    return {name: value for name, value in kept.items() if value is not None}
+
+
+IMPORT = "import"
+"""Key of the record in `model/config.json`, and in the record of the run that a run begins from (`DataRecord.base`)."""
+_LICENSE = re.compile(r"[\w.+-]{1,100}")
+_MODEL = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The record of an import.
+
+    Attributes:
+        library: whose format it was: "transformers", "ctranslate2".
+        family: the kind of model there.
+        name: the name of the folder, or that of its card.
+        files: SHA-256 of each file that was read, by name.
+        license: the identifier of its licence; empty where its card states none.
+        base_model: the model that it was made from, as its card says; empty where it says none.
+        task: the task that it was imported as.
+        notes: what was repeated, permuted or folded, and what was left out.
+        check: the comparison with the library; None if it was not made.
+    """
+
+    library: str
+    family: str
+    name: str
+    files: dict[str, str] = field(default_factory=dict)
+    license: str = ""
+    base_model: str = ""
+    task: str = ""
+    notes: list[str] = field(default_factory=list)
+    check: dict[str, Any] | None = None
+
+    @classmethod
+    def from_json(cls, value: object, where: Path | str) -> Origin | None:
+        """Return the record; None where there is none. Anything else is a CheckpointError that names `where`."""
+        return None if value is None else dataclass_from_json(cls, value, f"{where}: {IMPORT}")
+
+    def front_matter(self, license: str | None = None) -> list[str]:
+        """Return the lines on licence and base model for the metadata of a card, as model hubs read them.
+
+        A value that is no identifier is left out. `license` stands for another licence than that of the source.
+        """
+        chosen = license or self.license
+        lines = [f"license: {chosen}"] if _LICENSE.fullmatch(chosen) else []
+        return lines + ([f"base_model: {self.base_model}"] if _MODEL.fullmatch(self.base_model) else [])
+
+    @property
+    def title(self) -> str:
+        """Return which model it is, for a sentence in Markdown."""
+        return f"{code(self.name)} ({cell_text(self.family)} in the format of {cell_text(self.library)})"
+
+    def source(self) -> list[str]:
+        """Return the paragraphs on what was changed as it was imported, the files of the source and its licence."""
+        changes = "\n".join(f"- {cell_text(note, 1000)}" for note in self.notes)
+        hashes = "\n".join(f"- {code(name)}: SHA-256 {cell_text(sha)}" for name, sha in sorted(self.files.items()))
+        base = f" It was made from {code(self.base_model)}." if self.base_model else ""
+        licence = f"Licence of the source: {cell_text(self.license) or 'not stated'}.{base}"
+        return [*(["Changed as it was imported:", changes] if changes else []), *([hashes] if hashes else []), licence]
+
+    def of_descendant(self) -> list[str]:
+        """Return the paragraphs of the card of a run that began with these weights."""
+        return [f"Its weights began as those of {self.title}.", *self.source()]

@@ -10,36 +10,21 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data.datasets.columns import Columns, DataSchema
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.splits import TextData
-from glassformer.errors import ChangedDataError, DataError, UsageError
+from glassformer.errors import ChangedDataError, DataError
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import DataRecord
 
 logger = logging.getLogger(__name__)
 
 ALLOW = "--allow-changed-data"
 
 
-@dataclass(frozen=True)
-class RunData:
-    """The data of a run, read again.
-
-    Attributes:
-        text: the parts.
-        changed: files that are not as they were at training; empty unless that was allowed.
-    """
-
-    text: TextData
-    changed: list[str]
-
-
-def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_changed: bool | None = False) -> RunData:
+def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_changed: bool | None = False) -> TextData:
     """Read the data of a run again, and compare it with what it was trained on.
 
     With `allow_changed` a change is a warning, and the data is returned as it is now. None: it cannot be allowed, as
@@ -49,39 +34,30 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
         ChangedDataError: a file has changed since, and that is not allowed.
         DataError, UsageError: the data is not there, or is damaged.
     """
-    if RunFolder(path).imported:
-        raise DataError(f"{path} was imported, and has no data of its own", "name test files, as with --test-file")
-    record = RunFolder(path).read_data()
-    named = _named_files(data)
+    own = data.dataset == "files"
+    named = [str(file) for name, file in vars(data.files).items() if own and name.endswith("_file") and file]
+    if own and not named:  # an import, a model folder alone, or what learned after an import
+        raise DataError(f"{path} holds a model that has no data of its own", "name test files, as with --test-file")
     try:
-        text = load_text_data(schema, data, known_columns(record))
-    except UsageError:
-        if data.dataset != "files" or named:
-            raise
-        # A model folder alone, or what learned after an import.
-        raise DataError(
-            f"{path} holds a model that names no data of its own", "name test files, as with --test-file"
-        ) from None
+        text = load_text_data(schema, data, Columns.from_json(RunFolder(path).read_data().columns))
     except DataError as error:
-        gone = [name for name in named if not Path(name).exists()]
-        if not gone:
-            raise
-        message = f"{gone[0]} is no longer there, and the run was trained on it"
-        raise DataError(message, "put it back, or start in the folder in which the run was trained") from error
-    changed = different_files(record.hashes, text.hashes)
-    if changed:
+        if gone := next((name for name in named if not Path(name).exists()), None):
+            message = f"{gone} is no longer there, and the run was trained on it"
+            raise DataError(message, "put it back, or start in the folder in which the run was trained") from error
+        raise
+    if changed := changed_files(path, text):
         more = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
         message = f"{changed[0]}{more} {'have' if more else 'has'} changed since the run began"
         if not allow_changed:
             way = "start a new run" if allow_changed is None else f"allow it: {ALLOW}"
             raise ChangedDataError(message, f"restore it, or {way}")
         logger.warning(f"{message}: what was trained on may be scored as if it were new")
-    return RunData(text, changed)
+    return text
 
 
-def known_columns(record: DataRecord) -> Columns | None:
-    """Return the columns that a run was trained on; None if its data was no table."""
-    return Columns.from_json(record.columns)
+def changed_files(path: Path, now: TextData) -> list[str]:
+    """Return the files of a run's data, read again, that are not as they were at training."""
+    return different_files(RunFolder(path).read_data().hashes, now.hashes)
 
 
 def different_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -90,9 +66,3 @@ def different_files(recorded: Mapping[str, str], now: Mapping[str, str]) -> list
     gone = [path for path, sha in recorded.items() if (PurePosixPath(path).name, sha) in was - found]
     came = {path for path, sha in now.items() if (PurePosixPath(path).name, sha) in found - was} - recorded.keys()
     return sorted(gone or came) if recorded else []
-
-
-def _named_files(data: DataConfig) -> list[str]:
-    """Return the files that the settings name."""
-    names = [getattr(data.files, f.name) for f in fields(FilesConfig) if f.name.endswith("_file")]
-    return [name for name in names if name and data.dataset == "files"]

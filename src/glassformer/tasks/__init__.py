@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.config.validation import nearest
+from glassformer.config.recipes import nearest
 from glassformer.errors import UsageError
 from glassformer.tasks import encoder as encoder
 from glassformer.tasks import lm as lm

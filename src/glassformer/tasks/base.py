@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, FilesConfig
-from glassformer.config.validation import TASK_NAMES
+from glassformer.config.recipes import TASK_NAMES
 from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_length_buckets
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, kept_corpus
 from glassformer.data.datasets.columns import Columns, ColumnSpecs, DataSchema, text_specs

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from glassformer.config import Config, DataConfig
 from glassformer.config.recipes import override
+from glassformer.data.datasets.columns import Columns
 from glassformer.data.datasets.local_files import load_test
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.splits import Split, overlap_text, overlap_with_training
 from glassformer.errors import DataError, UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import JsonObject
-from glassformer.runs.run_data import known_columns, load_run_data
+from glassformer.runs.run_data import changed_files, load_run_data
 from glassformer.tasks import Task
 from glassformer.text.answers import of_texts
 
@@ -41,7 +42,7 @@ def scored_data(
         train, changed, name = None, list[str](), "file"
         try:
             read = load_run_data(path, task.schema, own, allow_changed=allow_changed)
-            train, changed = read.text.train, read.changed
+            train, changed = read.train, changed_files(path, read)
         except (DataError, UsageError) as error:  # it changed, is no longer there, or a model folder alone names none
             logger.warning(f"not compared with the training data, and without baselines: {error.message}")
     elif data != own and (own.dataset == "files" or replace(data, data_dir=own.data_dir) != own):
@@ -49,7 +50,7 @@ def scored_data(
         raise UsageError(message, "leave it out, or name test files")
     else:
         read = load_run_data(path, task.schema, data, allow_changed=allow_changed)
-        split, notes, train, changed = read.text.splits().get(name), read.text.notes, read.text.train, read.changed
+        split, notes, train, changed = read.splits().get(name), read.notes, read.train, changed_files(path, read)
         if split is None:
             message = f"this run has no {name} split"
             raise DataError(message, "score the validation split: --split valid; or name test files: --test-file")
@@ -65,7 +66,7 @@ def _test_files(path: Path, task: Task, name: str, data: DataConfig) -> tuple[Sp
     if data.files.pair_column is not None and not task.tokenizer.separator:
         raise UsageError(f"{path} reads one text, and a column of second texts was named", "leave it out")
     diagnostics = Diagnostics()
-    known = known_columns(RunFolder(path).read_data())
+    known = Columns.from_json(RunFolder(path).read_data().columns)
     return load_test(task.eval_schema, data, known, diagnostics), diagnostics.notes
 
 

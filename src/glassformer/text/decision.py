@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from msgspec import Meta
 
-from glassformer.config.validation import convert, limited_kinds
+from glassformer.config.recipes import convert, limited_kinds
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.utils.safe_read import dataclass_from_json
 

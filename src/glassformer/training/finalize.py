@@ -19,8 +19,7 @@ from glassformer.report.run_record import load_run_record
 from glassformer.report.write import model_card, write_report
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import CARD, save_model
-from glassformer.runs.origin import IMPORT
-from glassformer.runs.records import Evaluation, StepMetrics, interval_key
+from glassformer.runs.records import IMPORT, Evaluation, StepMetrics, interval_key
 from glassformer.tasks import Task
 from glassformer.training.computing import computing_of
 from glassformer.training.finetune import reload_pretrained
@@ -117,7 +116,7 @@ def finish_run(context: RunContext, model: nn.Module, folder: RunFolder, progres
     atomic_write_text(folder.model / CARD, model_card(record))
     write_report(record)
     # Processes that died while writing leave temporary files; everything they began is complete by now.
-    for directory in (folder.path, folder.plots):
+    for directory in (folder.path, *folder.path.glob("*/")):
         remove_leftovers(directory)
     for finding in of_scores(record):
         logger.warning(str(finding))

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 from glassformer.config import Config
+from glassformer.config.recipes import config_to_dict
 from glassformer.data.corpus import corpora_kept
 from glassformer.errors import DataError, DivergedError, Interrupted, UsageError
 from glassformer.report.seeds import SeedsRecord, write_seeds_report
-from glassformer.runs.folder import RunFolder, SeedsFolder
-from glassformer.runs.lock import lock_folder
+from glassformer.runs.folder import RunFolder, SeedsFolder, lock_folder
 from glassformer.runs.records import Evaluation
 from glassformer.training.signals import stop_requests
 from glassformer.training.trainer import OnStep, resume_run, start_run
+from glassformer.utils.atomic_io import write_json
 
 logger = logging.getLogger(__name__)
 
@@ -39,10 +40,18 @@ def start_seeds(
     if n < 2:
         raise UsageError(f"seeds is the number of runs to compare, at least 2; got {n}", "leave it out for one run")
     RunFolder(path).check_new()
+    folder = SeedsFolder(path)
     with lock_folder(path):
         RunFolder(path).check_new()
-        SeedsFolder(path).begin(config, [config.train.seed + i for i in range(n)])
-    return resume_seeds(SeedsFolder(path), evaluate, on_step)
+        seeds = [config.train.seed + i for i in range(n)]
+        write_json(folder.seeds_file, {"seeds": seeds, "config": config_to_dict(config)})
+    try:
+        return resume_seeds(folder, evaluate, on_step)
+    except (DataError, UsageError):
+        if not any(path.glob("seed-*")):  # no seed was begun, and the folder is free for another command
+            folder.seeds_file.unlink()
+            path.rmdir()
+        raise
 
 
 def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None = None) -> SeedsRecord:
@@ -99,7 +108,7 @@ def _evaluate_ensemble(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
         return
     logger.info(f"evaluating the {len(runs)} runs as an ensemble, by the mean of their outputs")
     try:
-        folder.write_ensemble(evaluate([run.path for run in runs]))
+        write_json(folder.ensemble, evaluate([run.path for run in runs]).as_json())
     except (DataError, UsageError) as error:
         logger.warning(f"the runs are not scored as an ensemble: {error.message}")
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,8 @@ from torch import nn
 from glassformer.data.check import compared, label_counts
 from glassformer.data.corpus import RaggedArray, fingerprint
 from glassformer.data.findings import KnownData, of_data
-from glassformer.runs.origin import IMPORT, read_origin
-from glassformer.runs.records import INITIAL, DataRecord, JsonObject, SplitRecord
-from glassformer.runs.sealed_folder import package_versions
+from glassformer.runs.model_folder import read_origin
+from glassformer.runs.records import IMPORT, INITIAL, DataRecord, JsonObject, SplitRecord
 from glassformer.training.budget import Pace
 from glassformer.training.computing import flops_per_token
 from glassformer.training.finetune import pretrained_folder
@@ -36,7 +36,7 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
     """Return versions, platform, device, threads and processors."""
     cpu = torch.cpu.get_capabilities().get("cpu_name") or platform.processor() or platform.machine()
     return {
-        "versions": package_versions(*PACKAGES),
+        "versions": {name: version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": device.type,
@@ -71,7 +71,7 @@ def preflight(
     if (pretrained := context.pretrained) is not None:
         base |= {"path": pretrained.path, "sha256": pretrained.sha256}
         if (origin := read_origin(pretrained_folder(pretrained.path))) is not None:
-            base[IMPORT] = origin.as_json()
+            base[IMPORT] = asdict(origin)
     record = DataRecord(
         config.task,
         task.metric,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -18,7 +19,6 @@ from glassformer.distributed.process_group import ProcessGroup
 from glassformer.errors import DataError, UsageError
 from glassformer.runs.records import DataRecord
 from glassformer.runs.run_data import load_run_data
-from glassformer.runs.sealed_folder import package_versions
 from glassformer.tasks import Task, task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.budget import in_updates, measure_pace
@@ -88,7 +88,7 @@ def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | 
     if resumed is None:
         data = load_text_data(task_type.schema, config.data)
     else:
-        data = load_run_data(resumed, task_type.schema, config.data, allow_changed=None).text
+        data = load_run_data(resumed, task_type.schema, config.data, allow_changed=None)
     config, data = apply_auto_config(config, task_type, data)
     if task_type.schema.columns is not None:
         check_texts_differ(data.train)
@@ -140,7 +140,7 @@ def prepare_distributed(
     """
     with group.local_main_first():
         context = prepare(config, tokenizer, resumed)
-    context, versions = replace(context, group=group), package_versions(*PACKAGES)
+    context, versions = replace(context, group=group), [version(name) for name in PACKAGES]
     group.assert_same(
         configuration=dump_config(context.config),
         data=str(sorted(context.data.hashes.items())),

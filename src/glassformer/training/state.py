@@ -1,6 +1,6 @@
 """What a training run needs, and what changes while it trains: model, optimizer, best weights, random generators.
 
-The state is saved as named tensors and a JSON object (`runs/checkpoints.py`), from which a run resumes exactly.
+The state is saved as named tensors and a JSON object (`runs/model_folder.py`), from which a run resumes exactly.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -20,20 +20,17 @@ from torch import nn
 from glassformer.config import Config
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup, init_distributed
 from glassformer.errors import CheckpointError, DivergedError, ResourceError, UsageError
-from glassformer.runs.checkpoints import (
+from glassformer.runs.folder import BEGUN, ControlFile, RunFolder, lock_folder
+from glassformer.runs.model_folder import (
     STATE,
     is_snapshot_step,
     latest_checkpoint,
     load_checkpoint,
+    load_weights,
     save_checkpoint,
     save_snapshot,
 )
-from glassformer.runs.control import ControlFile
-from glassformer.runs.folder import BEGUN, RunFolder
-from glassformer.runs.lock import lock_folder
-from glassformer.runs.model_folder import load_weights
 from glassformer.runs.records import StepMetrics
-from glassformer.runs.tracking import EventFiles, check_tensorboard
 from glassformer.training.computing import computing
 from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import reload_pretrained
@@ -87,7 +84,6 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None, finish: bool = 
 
 
 def _run(config: Config, folder: RunFolder, on_step: OnStep | None, begin: Callable[..., Begun]) -> None:
-    check_tensorboard(config.train.tensorboard)
     with stop_requests(lambda: where_it_stopped(folder)) as request, ExitStack() as held:
         with init_distributed(config.train.device) as group:
             context, state, record = begin(config, folder, group, held)
@@ -163,7 +159,6 @@ def resumed_state(context: RunContext, folder: RunFolder) -> TrainState:
         logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
     if context.group.is_main:
         folder.truncate_metrics(state.progress.step)
-        folder.clear_divergence()
     return state
 
 
@@ -189,6 +184,8 @@ class Trainer:
     def __post_init__(self) -> None:
         self.config, self.is_main = self.context.config.train, self.context.group.is_main
         self.control = ControlFile(self.folder.control) if self.is_main else None
+        if self.control is not None:
+            self.control.close()  # it was meant for an earlier training
 
     def fit(self) -> nn.Module:
         """Train to the end and return the model with its best weights; the last ones if it was never validated.
@@ -210,14 +207,12 @@ class Trainer:
             self.pause_or_stop,
         ]
         path = folder.metrics if self.is_main else os.devnull
-        with_events = self.config.tensorboard and self.is_main
         last = f"the last checkpoint is in {folder.path}"
         lost = f"resume, with any number of processes: … {folder.resume_command}"
         try:
             with (
-                EventFiles(folder.path, state.progress.step) if with_events else nullcontext() as self.events,
                 open(path, "a", 1, encoding="utf-8", newline="\n") as self.log,
-                self.control.removed() if self.control else nullcontext(),
+                closing(self.control) if self.control else nullcontext(),
                 self.request.waiting_for_step(),
                 context.group.peer_failures(lambda: f"at step {state.progress.step + 1}; {last}", lost),
             ):
@@ -246,10 +241,9 @@ class Trainer:
     def show(self, metrics: StepMetrics) -> StepMetrics:
         """Call whoever follows; they may wait for another thread that predicts, and draw random numbers."""
         devices = [self.context.device] if self.context.device.type == "cuda" else []
-        for follow in (self.events, self.on_step if self.is_main else None):
-            if follow is not None:
-                with turns.released(), torch.random.fork_rng(devices=devices):
-                    follow(metrics)
+        if self.on_step is not None and self.is_main:
+            with turns.released(), torch.random.fork_rng(devices=devices):
+                self.on_step(metrics)
         return metrics
 
     def keep_weights(self, metrics: StepMetrics) -> StepMetrics:
@@ -291,14 +285,14 @@ class Trainer:
     def _save(self, snapshot: bool = False, checkpoint: bool = True) -> bool:
         """Save what is named, its time counted; return False where the disk is full: the previous checkpoint stays."""
         began, progress, saved = time.perf_counter(), self.state.progress, True
-        if self.is_main and snapshot:
-            save_snapshot(self.folder.snapshots, progress.step, self.state.weights())
-        if self.is_main and checkpoint:
-            facts = {"progress": asdict(progress), BEGUN: self.record}
-            try:
-                save_checkpoint(self.folder.checkpoints, f"step-{progress.step:08d}", self.state.tensors(), facts)
-            except ResourceError as error:
-                logger.warning(f"{error.message}; this checkpoint is not saved, the previous one stays")
-                saved = False
+        try:
+            if self.is_main and checkpoint:
+                facts = {"progress": asdict(progress), BEGUN: self.record}
+                save_checkpoint(self.folder.checkpoints, progress.step, self.state.tensors(), facts)
+            if self.is_main and snapshot:
+                save_snapshot(self.folder.snapshots, progress.step, self.state.weights())
+        except ResourceError as error:
+            logger.warning(f"{error.message}; this checkpoint is not saved, the previous one stays")
+            saved = False
         progress.seconds += time.perf_counter() - began
         return saved

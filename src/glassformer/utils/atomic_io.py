@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,10 +24,15 @@ from glassformer.errors import ResourceError
 _counter = itertools.count()
 
 
+def _unused(path: Path) -> Path:
+    """Return an unused name in the same folder, since a rename must not cross file systems."""
+    return path.with_name(f".tmp-{path.name}-{os.getpid()}-{next(_counter)}")
+
+
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
-    """Yield an unused name in the same folder, since a rename must not cross file systems; nothing is left of it."""
-    temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}-{next(_counter)}")
+    """Yield an unused name, of which nothing is left after the block, which renames it."""
+    temporary = _unused(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
@@ -36,8 +42,7 @@ def _temporary(path: Path) -> Iterator[Path]:
         hint = "free some disk space, then try again" if full else "choose a folder that can be written"
         raise ResourceError(f"{path} cannot be written: {error.strerror or error}", hint) from error
     finally:
-        with suppress(OSError):
-            remove_folder(temporary) if temporary.is_dir() else remove(temporary)
+        _remove(temporary)
 
 
 def atomic_write_bytes(path: Path, data: bytes) -> None:
@@ -46,13 +51,8 @@ def atomic_write_bytes(path: Path, data: bytes) -> None:
     Raises:
         ResourceError: the disk is full, or cannot be written; the old content stands.
     """
-    atomic_write_chunks(path, [data])
-
-
-def atomic_write_chunks(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
-    """Write chunks as `atomic_write_bytes`, at bounded memory."""
     with _temporary(path) as temporary:
-        write_durably(temporary, chunks)
+        write_durably(temporary, [data])
         os.replace(temporary, path)
 
 
@@ -120,52 +120,39 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def remove(path: Path) -> None:
-    """Remove a file or an empty folder."""
-    path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-
-
 @contextmanager
-def write_folder_atomically(folder: Path, *, replace: bool = False) -> Iterator[Path]:
+def write_folder_atomically(folder: Path) -> Iterator[Path]:
     """Yield a folder to fill, which becomes `folder` at the end of the block and is removed if the block fails.
 
-    With `replace`, an earlier folder is removed at that moment. Otherwise an earlier one, or one that another process
-    finished first, stays, and this block's files are dropped.
-
     Raises:
-        ResourceError: the disk is full, or cannot be written; nothing is left behind.
+        ResourceError: there is such a folder by then, or the disk cannot be written; nothing is left behind.
     """
     with _temporary(folder) as temporary:
         temporary.mkdir()
         yield temporary
         for path in (*temporary.rglob("*"), temporary):
             sync(path)
-        if replace:
-            remove_folder(folder)
-        try:
-            os.replace(temporary, folder)
-        except OSError:
-            if replace or not folder.is_dir():
-                raise
+        os.replace(temporary, folder)
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder and what is in it, if it is there; a symbolic link is removed, not followed."""
-    if folder.is_symlink():
-        remove(folder)
-    elif folder.is_dir():
-        if not folder.name.startswith("."):  # a folder half removed must not look like one that is whole
-            doomed = folder.with_name(f".tmp-{folder.name}-{os.getpid()}-{next(_counter)}")
-            os.replace(folder, doomed)
-            sync(folder.parent)
-            folder = doomed
-        for child in sorted(folder.iterdir()):
-            remove_folder(child) if child.is_dir() else remove(child)
-        remove(folder)
+    """Remove a folder and what is in it, if it is there; a symbolic link is removed, not followed.
+
+    It is renamed first: a folder half removed must not look like one that is whole.
+    """
+    if os.path.lexists(folder):
+        os.replace(folder, doomed := _unused(folder))
+        sync(folder.parent)
+        _remove(doomed)
 
 
-def remove_leftovers(parent: Path, name: str = "") -> None:
-    """Remove what processes that died left in `parent`: temporary files (of `name`), folders alike."""
-    for path in sorted(parent.glob(f".tmp-{name}*")):
-        with suppress(OSError):
-            remove_folder(path) if path.is_dir() else remove(path)
+def remove_leftovers(parent: Path) -> None:
+    """Remove the temporary files and folders that processes which died left in `parent`."""
+    for path in parent.glob(".tmp-*"):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, a link or a folder with what is in it, as far as that can be."""
+    with suppress(OSError):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

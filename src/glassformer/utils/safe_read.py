@@ -1,9 +1,8 @@
 """Read files of folders that somebody else may have made: regular ones alone, of bounded size; typed JSON.
 
 How to use it: `read_json_object(folder / "config.json")`, with a limit of `LIMITS` or another. Whatever is wrong
-with a file raises one error, with the path (CheckpointError; what takes an `error` raises that one, such as `DataError`
-in a folder of data): it is missing, a folder, a pipe or a device, too large, not UTF-8, not JSON or TOML, nested too
-deeply, or of another type than it should be.
+with a file raises one error, a CheckpointError with the path: it is missing, a folder, a pipe or a device, too large,
+not UTF-8, not JSON or TOML, nested too deeply, or of another type than it should be.
 A file that another library opens by its path (or that is mapped into memory) goes through `check_regular` before that.
 
 A symbolic link is followed where it leads to a regular file within the limit: model caches consist of such links, and
@@ -25,10 +24,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.errors import CheckpointError
 
 T = TypeVar("T")
-_Error = type[GlassformerError]
 
 
 def dataclass_from_json(kind: type[T], value: Any, where: Path | str) -> T:
@@ -39,21 +37,21 @@ def dataclass_from_json(kind: type[T], value: Any, where: Path | str) -> T:
     Raises:
         CheckpointError: a field is missing, of another type or beyond its limits; `where` and the field are named.
     """
-    with _readable(where, CheckpointError):
+    with _readable(where):
         return msgspec.convert(value, kind)
 
 
 @contextmanager
-def _readable(where: Path | str, error: _Error) -> Iterator[None]:
-    """Raise what msgspec finds as an error of the kind `error` that names the place."""
+def _readable(where: Path | str) -> Iterator[None]:
+    """Raise what msgspec finds as a CheckpointError that names the place."""
     try:
         yield
     except msgspec.ValidationError as problem:
         what, _, place = str(problem).partition(" - at ")
         message = f"{where}{place and f', {place}'}: {what[0].lower()}{what[1:]}"
-        raise error(message, "restore it from a copy") from problem
+        raise CheckpointError(message, "restore it from a copy") from problem
     except (ValueError, RecursionError) as problem:  # ValueError: msgspec's and that of UTF-8
-        raise error(f"{where} is not the JSON it should be: {problem}", "restore it from a copy") from problem
+        raise CheckpointError(f"{where} is not the JSON it should be: {problem}", "restore it from a copy") from problem
 
 
 def check_types(values: Mapping[str, Any], kinds: Mapping[str, Any], where: Path | str) -> None:
@@ -76,50 +74,50 @@ LIMITS = {
 """Largest size in bytes of each kind of file. Parsed JSON takes up to thirty times its size."""
 MAX_PARTS = 32
 """Most parts of a key of TOML: the time of the parser grows with their square."""
+TOML_STRING = r'"(?:\\.|[^"\\])*"?|\'[^\']*\'?'
+"""A string on a line of TOML, its end perhaps on another: what a dot is no part of a key in."""
 
 
 @contextmanager
-def open_regular(path: Path, max_bytes: int, error: _Error = CheckpointError) -> Iterator[BufferedReader]:
+def open_regular(path: Path, max_bytes: int) -> Iterator[BufferedReader]:
     """Open a regular file of at most `max_bytes` for reading; nothing else is opened, so nothing can block.
 
     Raises:
-        GlassformerError: of the kind `error`, if there is no such file, or while it is read.
+        CheckpointError: there is no such file, or while it is read.
     """
+    if "\0" in str(path):
+        raise CheckpointError(f"{str(path)!r} is no name of a file")
     try:
-        try:
-            state = os.stat(path)
-        except ValueError as problem:  # a zero byte in the name
-            raise error(f"{str(path)!r} is no name of a file: {problem}") from problem
-        _check(state, path, max_bytes, error)  # before opening: opening a device may already do something
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        with open(os.open(path, flags), "rb") as file:
-            _check(os.fstat(file.fileno()), path, max_bytes, error)  # it may be another file by now
+        state = os.stat(path)  # before opening: opening a device may already do something
+        if not stat.S_ISREG(state.st_mode):
+            kind = "is a folder" if stat.S_ISDIR(state.st_mode) else "is a pipe, a socket or a device"
+            raise CheckpointError(f"{path} should be a file, and {kind}")
+        if state.st_size > max_bytes:
+            raise CheckpointError(f"{path} should have at most {max_bytes:,} bytes, and has {state.st_size:,}")
+        with open(path, "rb") as file:
             yield file
     except OSError as problem:
-        raise error(f"{path} cannot be read: {problem.strerror or problem}") from problem
+        raise CheckpointError(f"{path} cannot be read: {problem.strerror or problem}") from problem
 
 
-def check_regular(path: Path, max_bytes: int, error: _Error = CheckpointError) -> int:
-    """Return the size of a regular file of at most `max_bytes`; raise as `open_regular` for anything else."""
-    with open_regular(path, max_bytes, error) as file:
-        return os.fstat(file.fileno()).st_size
+def check_regular(path: Path, max_bytes: int) -> None:
+    """Raise as `open_regular` for anything but a regular file of at most `max_bytes`."""
+    with open_regular(path, max_bytes):
+        pass
 
 
-def read_bytes(path: Path, max_bytes: int, error: _Error = CheckpointError) -> bytes:
-    """Return the content of a regular file; raise as `open_regular`, also if it grows beyond the limit meanwhile."""
-    with open_regular(path, max_bytes, error) as file:
-        data = file.read(min(max_bytes, os.fstat(file.fileno()).st_size) + 1)
-    if len(data) > max_bytes:
-        raise _too_large(path, len(data), max_bytes, error)
-    return data
+def read_bytes(path: Path, max_bytes: int) -> bytes:
+    """Return the content of a regular file; raise as `open_regular`."""
+    with open_regular(path, max_bytes) as file:
+        return file.read()
 
 
-def read_text(path: Path, max_bytes: int = LIMITS["text"], error: _Error = CheckpointError) -> str:
+def read_text(path: Path, max_bytes: int = LIMITS["text"]) -> str:
     """Return the text of a regular file in UTF-8; raise as `read_bytes`."""
     try:
-        return read_bytes(path, max_bytes, error).decode("utf-8")
+        return read_bytes(path, max_bytes).decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise error(f"{path} is not UTF-8 at byte {problem.start}") from problem
+        raise CheckpointError(f"{path} is not UTF-8 at byte {problem.start}") from problem
 
 
 def sha256_regular(path: Path, max_bytes: int = LIMITS["weights"]) -> str:
@@ -128,56 +126,32 @@ def sha256_regular(path: Path, max_bytes: int = LIMITS["weights"]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_json(path: Path, max_bytes: int = LIMITS["record"], error: _Error = CheckpointError, kind: Any = Any) -> Any:
+def read_json(path: Path, max_bytes: int = LIMITS["record"], kind: Any = Any) -> Any:
     """Return the value of a JSON file; raise as `read_bytes` and `parse_json`."""
-    return parse_json(read_bytes(path, max_bytes, error), path, error, kind)
+    return parse_json(read_bytes(path, max_bytes), path, kind)
 
 
 def read_json_object(path: Path, max_bytes: int = LIMITS["record"]) -> dict[str, Any]:
     """Return the object of a JSON file; raise as `read_json`."""
-    return read_json(path, max_bytes, kind=dict[str, Any])
+    return read_json(path, max_bytes, dict[str, Any])
 
 
-def parse_json(data: bytes, where: Path | str, error: _Error = CheckpointError, kind: Any = Any) -> Any:
+def parse_json(data: bytes, where: Path | str, kind: Any = Any) -> Any:
     """Return the value of JSON in UTF-8 as a type, as `dataclass_from_json` does.
 
     Raises:
-        GlassformerError: of the kind `error`: it is no JSON, of another type, or nested too deeply.
+        CheckpointError: it is no JSON, of another type, or nested too deeply.
     """
-    with _readable(where, error):
+    with _readable(where):
         return msgspec.json.decode(data, type=kind)
-
-
-def _dots(line: str) -> int:
-    """Return the number of dots on a line of TOML outside of its strings, in one pass."""
-    n, quote = 0, ""
-    for token in re.findall(r"\\.|[.\"']", line):
-        token = token[-1] if quote == "'" else token  # where a backslash is a character
-        if token in "\"'" and quote in ("", token):
-            quote = "" if quote else token
-        n += token == "." and not quote
-    return n
 
 
 def read_toml(path: Path, max_bytes: int = LIMITS["settings"]) -> dict[str, Any]:
     """Return the tables of a TOML file; raise as `read_text`, also if it is no TOML or nested too deeply."""
     text = read_text(path, max_bytes)
-    if any(_dots(line) > MAX_PARTS for line in text.split("\n")):
+    if any(re.sub(TOML_STRING, "", line).count(".") > MAX_PARTS for line in text.split("\n")):
         raise CheckpointError(f"{path} is not valid TOML for this: a key of more than {MAX_PARTS} parts")
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as problem:  # ValueError: also a number of thousands of digits
         raise CheckpointError(f"{path} is not valid TOML: {problem}") from problem
-
-
-def _check(state: os.stat_result, path: Path, max_bytes: int, error: _Error) -> None:
-    if stat.S_ISDIR(state.st_mode):
-        raise error(f"{path} should be a file, and is a folder")
-    if not stat.S_ISREG(state.st_mode):
-        raise error(f"{path} should be a regular file, not a pipe, socket or device")
-    if state.st_size > max_bytes:
-        raise _too_large(path, state.st_size, max_bytes, error)
-
-
-def _too_large(path: Path, size: int, max_bytes: int, error: _Error) -> GlassformerError:
-    return error(f"{path} should have at most {max_bytes:,} bytes, and has {size:,}")

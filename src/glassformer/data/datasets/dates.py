@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.config.validation import nearest
+from glassformer.config.recipes import nearest
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import UsageError
 from glassformer.utils.formatting import counted

@@ -25,7 +25,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from glassformer.config.validation import build
+from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.grammar import Edit

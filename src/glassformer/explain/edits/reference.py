@@ -49,7 +49,7 @@ def _means(view: View, records: Mapping[str, Step]) -> Means:
     run = view.run
     allowed = bool(getattr(run, "allow_changed_data", False))
     try:
-        split = load_run_data(run.path, run.task.schema, run.task.config.data, allow_changed=allowed).text.valid
+        split = load_run_data(run.path, run.task.schema, run.task.config.data, allow_changed=allowed).valid
     except ChangedDataError:
         raise
     except (DataError, UsageError) as error:

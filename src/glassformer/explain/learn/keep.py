@@ -13,8 +13,7 @@ from glassformer.config.recipes import config_to_dict
 from glassformer.errors import UsageError
 from glassformer.explain.learn.learning import LEFT_OUT, training_settings
 from glassformer.runs.folder import LEARNED_RECORD, RunFolder
-from glassformer.runs.model_folder import TOKENIZER, read_description, save_model
-from glassformer.runs.origin import read_origin
+from glassformer.runs.model_folder import TOKENIZER, read_description, read_origin, save_model
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.restoring import SETTINGS
 from glassformer.utils.atomic_io import write_folder_atomically, write_json

@@ -11,9 +11,8 @@ from torch import nn
 from glassformer.errors import UsageError
 from glassformer.explain.subject import Subject, weights_of
 from glassformer.explain.watch.training import Training, saved_weights
-from glassformer.runs.checkpoints import checkpoint_folders, load_checkpoint
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import Weights, load_weights
+from glassformer.runs.model_folder import Weights, load_checkpoint, load_weights, step_folders
 from glassformer.tasks import Task
 from glassformer.tasks.restoring import load_model_folder, restore_begun_task
 
@@ -70,7 +69,7 @@ class Followed:
         folder = RunFolder(self.path)
         if folder.model_folder is not None:
             return "model"
-        checkpoints, saved = checkpoint_folders(folder.checkpoints), saved_weights(folder)
+        checkpoints, saved = [*step_folders(folder.checkpoints).values()], saved_weights(folder)
         return checkpoints[-1].name if checkpoints else saved[-1]["name"] if saved else None
 
     def _load(self, source: str) -> SavedModel:

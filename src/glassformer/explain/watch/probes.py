@@ -131,7 +131,7 @@ def default_texts(subject: Subject) -> ProbeTexts:
         known = EXAMPLE_TEXTS.get(config.data.dataset or "", ())
         return {"texts": [from_border(t) if is_cut and t not in known else t for t in texts], "missing": None}
     try:
-        data = load_run_data(subject.path, subject.task.schema, config.data, allow_changed=False).text
+        data = load_run_data(subject.path, subject.task.schema, config.data, allow_changed=False)
     except (GlassformerError, OSError) as error:
         message = error.message if isinstance(error, GlassformerError) else str(error)
         return {"texts": [], "missing": f"The texts of this run cannot be read: {message}"}

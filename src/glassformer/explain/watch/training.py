@@ -5,7 +5,6 @@ Everything is read from the run folder, and nothing of it is written but `contro
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from bisect import bisect_right
@@ -21,10 +20,8 @@ from glassformer.explain.subject import CheckpointInfo
 from glassformer.explain.watch.log import GrowingLog, spread, thinned
 from glassformer.report.findings import diagnose
 from glassformer.report.run_record import RunRecord
-from glassformer.runs.checkpoints import checkpoint_folders, snapshot_folders
-from glassformer.runs.control import GO_ON, Control, ControlFile
-from glassformer.runs.folder import RunFolder
-from glassformer.runs.lock import is_locked
+from glassformer.runs.folder import GO_ON, PAUSE, Control, ControlFile, RunFolder, is_locked
+from glassformer.runs.model_folder import step_folders
 from glassformer.runs.records import DataRecord, StepMetrics
 
 TrainingState: TypeAlias = Literal["waiting", "running", "paused", "finished", "stopped", "gone"]
@@ -108,9 +105,6 @@ class TrainingNow(TypedDict):
     """Why it may not, a sentence; null: it may, or nothing runs."""
 
 
-_NAME = re.compile(r"step-([0-9]{8})")
-
-
 class Training:
     """The training of one run folder, read again at each question.
 
@@ -143,7 +137,7 @@ class Training:
             return "stopped"
         if not rows:  # an imported model has no log
             return "finished" if not locked and folder.model_folder is not None else "waiting"
-        return "paused" if rows[-1].paused and self._control.read().pause else "running"
+        return "paused" if rows[-1].paused and self._control.pauses(rows[-1].step) else "running"
 
     def now(self, after: int = 0) -> TrainingNow:
         """Return the training so far, its steps after one of them."""
@@ -189,10 +183,11 @@ class Training:
                 raise UsageError(f"this training does not go on: it is {state}", "resume it in its terminal")
             if why := self._why_no_control(state):
                 raise UsageError(why)
-            current = self._control.read()
+            current, rows = self._control.read(), self.log.rows
+            newest = rows[-1].step if rows else 0
             controls = {
-                "pause": current if current.pause else Control(pause=True),
-                "step": current.stepped() if current.pause else Control(pause=True),
+                "pause": PAUSE if current.until is None else current,
+                "step": PAUSE if current.until is None else Control(until=max(current.until, newest) + 1),
                 "go_on": GO_ON,
                 "stop": Control(stop=True),
             }
@@ -238,10 +233,8 @@ class Training:
 
 def saved_weights(folder: RunFolder) -> list[CheckpointInfo]:
     """Return the snapshots and checkpoints of a run, oldest first."""
-    names = [path.name for path in checkpoint_folders(folder.checkpoints)]
-    names += [path.name for _, path in snapshot_folders(folder.snapshots)]
-    steps = {int(match[1]): name for name in names if (match := _NAME.fullmatch(name))}
-    return [{"name": name, "step": step} for step, name in sorted(steps.items())]
+    found = step_folders(folder.checkpoints) | step_folders(folder.snapshots)
+    return [{"name": path.name, "step": step} for step, path in sorted(found.items())]
 
 
 def _after(rows: Sequence[StepMetrics], step: int) -> Sequence[StepMetrics]:
