@@ -65,6 +65,8 @@ def test_words_and_flags_are_parted(argv: list[str], words: list[str], given: di
         (["--train.lr=3"], "did you mean '--lr'?"),
         (["--max_tokens", "9"], "did you mean '--max-tokens'?"),
         (["--max-steps", "9"], "did you mean '--steps'?"),
+        (["--learning_rate", "9"], "did you mean '--lr'?"),
+        (["--num_train_epochs", "9"], "did you mean '--epochs'?"),
         (["--xyzzy"], "see --help for all"),
         (["--dry-run=maybe"], "leave out the value"),
         (["--lr"], "glassformer train --help"),

@@ -24,7 +24,7 @@ from types import NoneType
 from typing import Any, Generic, Literal, NoReturn, TypeVar, get_args, get_origin
 
 from glassformer.config import Config, docstrings, idle
-from glassformer.config.recipes import convert, interval, limited_kinds, nearest, override, sections, tables
+from glassformer.config.recipes import ALIASES, convert, interval, limited_kinds, nearest, override, sections, tables
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
@@ -102,6 +102,7 @@ def read(cls: Any, argv: Sequence[str]) -> Given[Any]:
 def _refuse(name: str, known: dict[str, Flag], usage: str) -> NoReturn:
     """Raise a UsageError for an unknown flag, which names the one that was meant: a word, in a section, or alike."""
     bare = name.lstrip("-").rpartition(".")[2].replace("-", "_")
+    bare = ALIASES.get(bare, bare)
     hint = next((f"did you mean {each!r}? " for each, flag in known.items() if flag.field == bare), "")
     hint = f"{bare.upper()} is written without a flag: {usage}" if bare.upper() in usage.split() else hint
     hint = hint or nearest(f"--{name.lstrip('-')}", [*known, "--help", "--debug"]) or "see --help for all"

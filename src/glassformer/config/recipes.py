@@ -54,8 +54,7 @@ def load_recipe(name_or_path: str | Path) -> Config:
     if not values.get("task"):
         trained = ", ".join(name for name in TASK_NAMES if name != "embed")  # which only an import gives
         raise UsageError(f"{where}: no task is named", f"write task = one of {trained}")
-    values = {"recipe": path.stem} | values
-    return config_from_dict(values, where)
+    return config_from_dict({"recipe": path.stem} | values, where)
 
 
 def recipe_text(name_or_path: str | Path) -> str:
@@ -190,6 +189,8 @@ limited_kinds = cache(partial(get_type_hints, include_extras=True))
 
 TASK_NAMES = ["classify", "translate", "lm", "pretrain", "multilabel", "regress", "tag", "embed"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
+ALIASES = {"max_steps": "steps", "learning_rate": "lr", "num_train_epochs": "epochs"}
+"""What trainers of other libraries call a setting, and its name here."""
 _IN_WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Any: "any"}
 
 
@@ -275,11 +276,15 @@ def interval(kind: Any) -> str:
 
 def shown(value: Any) -> str:
     """Return a value for a message, where a long number or text would not fit."""
-    return text if len(text := repr(value)) <= 100 else text[:97] + "…"
+    try:
+        return text if len(text := repr(value)) <= 100 else text[:97] + "…"
+    except (ValueError, RecursionError):  # an integer of many digits inside
+        return type(value).__name__
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """Return the start of a hint, `did you mean 'x'? `, or nothing if no word is similar."""
+    word = ALIASES.get(word, word)
     return "".join(f"did you mean {near!r}? " for near in difflib.get_close_matches(word, list(words), n=1))
 
 
@@ -315,8 +320,7 @@ def _disagreements(config: Config) -> Iterator[tuple[str, str]]:
     """Yield what contradicts itself or would be ignored silently, and what to do."""
     model, train, decode = config.model, config.train, config.decode
     if config.task not in ("", *TASK_NAMES):
-        hint = nearest(config.task, TASK_NAMES).strip()
-        yield f"task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}", hint
+        yield f"task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}", nearest(config.task, TASK_NAMES)
     for name in {*config.auto} - homes().keys():
         yield f"auto names {name!r}, which is not a setting", nearest(name, homes()).strip()
     if model.d_head is None and model.d_model % model.n_heads:

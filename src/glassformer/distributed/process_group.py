@@ -115,7 +115,7 @@ class ProcessGroup:
         """Return the main process's numbers, for what must be decided once: clocks, scores."""
         return self.all_reduce(*(number if self.is_main else 0.0 for number in numbers))
 
-    def shard(self, items: Sequence[Any]) -> Sequence[Any]:
+    def shard(self, items: Any) -> Any:
         """Return every world_size-th item, from this rank on."""
         return items[self.rank :: self.world_size]
 
@@ -126,17 +126,13 @@ class ProcessGroup:
             rows: this rank's `shard` of them.
             n: number of rows of all ranks.
         """
-        if self.world_size == 1:
-            return [list(row) for row in rows]
         width = torch.tensor(1 + max(map(len, rows), default=0))
-        dist.all_reduce(width, dist.ReduceOp.MAX)
-        table = torch.zeros(math.ceil(n / self.world_size), int(width), dtype=torch.int64)
-        for line, row in zip(table, rows, strict=False):
+        if self.world_size > 1:
+            dist.all_reduce(width, dist.ReduceOp.MAX)
+        table = torch.zeros(n, int(width), dtype=torch.int64)
+        for line, row in zip(self.shard(table), rows, strict=True):
             line[: len(row) + 1] = torch.tensor([len(row), *row])
-        tables = [torch.empty_like(table) for _ in range(self.world_size)]
-        dist.all_gather(tables, table)
-        lines = [tables[i % self.world_size][i // self.world_size].tolist() for i in range(n)]
-        return [line[1 : line[0] + 1] for line in lines]
+        return [line[1 : line[0] + 1] for line in self.all_reduce_tensor(table).tolist()]
 
     def assert_same(self, **facts: str) -> None:
         """Check that every fact is the same string on all ranks.
@@ -200,7 +196,7 @@ class ProcessGroup:
             # torchrun terminates the processes that are left: the message must be printed before.
             if hasattr(signal, "pthread_sigmask"):
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-            console.set_main_process(True)  # whatever its rank: rank 0 may be the process that was lost
+            console.write_whatever_its_rank()
             minutes = TIMEOUT.total_seconds() / 60
             message = f"another process of this run was lost, or kept the others waiting for {minutes:g} minutes"
             raise ResourceError(f"{message}, {where()}", hint) from error

@@ -29,30 +29,26 @@ RED, YELLOW, CYAN = "1;31", "33", "36"
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that control a terminal, and those that turn the direction of text; not tabs and line ends."""
-_is_main: bool | None = None
+_speaks = False
 
 
-def set_main_process(is_main: bool) -> None:
-    """Let this process write, or not, whatever its rank: rank 0 may be the process that was lost."""
-    global _is_main
-    _is_main = is_main
+def write_whatever_its_rank() -> None:
+    """Let this process write from now on: rank 0 may be the process that was lost."""
+    global _speaks
+    _speaks = True
 
 
 def is_main_process() -> bool:
     """Return whether this process writes to the terminal: of the processes of `torchrun`, only rank 0 does."""
-    if _is_main is not None:
-        return _is_main
-    return int(os.environ.get("RANK", "0")) == 0 or int(os.environ.get("WORLD_SIZE", "1")) == 1
+    return _speaks or int(os.environ.get("RANK", "0")) == 0 or int(os.environ.get("WORLD_SIZE", "1")) == 1
 
 
 class StderrHandler(logging.Handler):
     """Logging handler that writes to stderr, from the main process only."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING:
-            _write_stderr(f"warning: {record.getMessage()}", YELLOW)
-        else:
-            _write_stderr(record.getMessage())
+        warns = record.levelno >= logging.WARNING
+        _write_stderr(("warning: " if warns else "") + record.getMessage(), YELLOW if warns else "")
 
 
 @contextmanager
