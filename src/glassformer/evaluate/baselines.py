@@ -10,11 +10,12 @@ import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from glassformer.data.datasets.numbers import mean_and_sd
 from glassformer.evaluate import scores
@@ -24,8 +25,8 @@ from glassformer.text.pairs import split_pairs
 
 Baselines = dict[str, dict[str, Any]]
 """Of each baseline its scores and, as `settings`, what it is in words."""
-Fit = Callable[[Any, np.ndarray, float, Any], np.ndarray]
-"""Features and truth of examples, a penalty, and features of others → the answers to the others."""
+Answer = Callable[[Any, np.ndarray, Any], tuple[np.ndarray, str]]
+"""Features and truth of examples, and features of others → the answers to these, and the penalty in words."""
 
 
 class Known(NamedTuple):
@@ -38,8 +39,8 @@ class Known(NamedTuple):
 
 MAX_TRAIN = 100_000
 """Most training texts the bag of words is fitted on; counting word pairs takes memory in proportion."""
-PENALTIES, LABEL_PENALTIES = (1.0, 4.0, 16.0, 64.0), (16.0,)
-"""Inverse strengths of the L2 penalty of a logistic regression, and of one for each of several labels."""
+PENALTIES, LABEL_PENALTY = (1.0, 4.0, 16.0, 64.0), 16.0
+"""Inverse strengths of the L2 penalty of a logistic regression, and that of one for each of several labels."""
 ALPHAS = (1.0, 0.01, 0.03, 0.1, 0.3, 3.0, 10.0)
 """Strengths of the L2 penalty of a ridge regression."""
 WINDOW_ALPHAS = (1e-5, 1e-6, 1e-7, 1e-8)
@@ -115,19 +116,17 @@ def _held_out(n: int) -> Bool[np.ndarray, " n"]:
 
 
 def _answered(
-    fit: Fit, penalties: Sequence[float], x: Any, y: np.ndarray, x_test: Any, held: Bool[np.ndarray, " n"]
+    model: Any, name: str, penalties: Sequence[float], held: np.ndarray, x: Any, y: np.ndarray, x_test: Any
 ) -> tuple[np.ndarray, str]:
     """Return the answers to others at the penalty of the least error on what is held out, and that penalty in words."""
-    rest, of_number = ~held, y.dtype.kind == "f"
+    from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
-    def error(penalty: float) -> float:
-        found = fit(x[rest], y[rest], penalty, x[held])
-        return float(np.mean(np.abs(found - y[held]) if of_number else found != y[held]))
-
-    enough = len(penalties) > 1 and held.sum() >= FEWEST and len(np.unique(y[rest])) > 1
-    penalty = min(penalties, key=error) if enough else penalties[0]
-    how = f", chosen on a tenth of the {len(y):,} training examples" if enough else ""
-    return fit(x, y, penalty, x_test), f"{penalty:g}{how}"
+    if held.sum() < FEWEST or len(np.unique(y[~held])) < 2:
+        return _fitted(model.set_params(**{name: penalties[0]}), x, y).predict(x_test), f"{penalties[0]:g}"
+    scoring = "neg_mean_absolute_error" if y.dtype.kind == "f" else "accuracy"
+    parts = PredefinedSplit(np.where(held, 0, -1))
+    found = _fitted(GridSearchCV(model, {name: [*penalties]}, scoring=scoring, cv=parts), x, y)
+    return found.predict(x_test), f"{found.best_params_[name]:g}, chosen on a tenth of the {len(y):,} training examples"
 
 
 def _fitted(model: Any, x: Any, y: np.ndarray) -> Any:
@@ -137,21 +136,12 @@ def _fitted(model: Any, x: Any, y: np.ndarray) -> Any:
         return model.fit(x, y)
 
 
-def _logistic(penalty: float) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(C=penalty, max_iter=500)
-
-
-def _of_texts(
-    train: Known, test: Known, fit: Fit, penalties: Sequence[float], model: str
-) -> tuple[np.ndarray, str] | None:
+def _of_texts(train: Known, test: Known, answer: Answer, model: str) -> tuple[np.ndarray, str] | None:
     """Return what a linear model of TF-IDF answers to test texts, and what it is; None for texts without a word."""
-    train = _limited(train)
     if (features := tfidf_features(train, test)) is None or len(np.unique(train.truth, axis=0)) < 2:
         return None
     x, x_test, units = features
-    answers, chosen = _answered(fit, penalties, x, train.truth, x_test, _held_out(len(train.truth)))
+    answers, chosen = answer(x, train.truth, x_test)
     return answers, f"{units}; {model} = {chosen}"
 
 
@@ -165,13 +155,13 @@ def class_baselines(train: Known, test: Known) -> Baselines:
         `majority` and `tfidf_logistic`, each with accuracy, ci95 (Wilson) and macro_f1. The second is absent if it
         cannot be fitted: only one class, or no words at all.
     """
-
-    def fit(x: Any, y: np.ndarray, penalty: float, others: Any) -> np.ndarray:
-        return _fitted(_logistic(penalty), x, y).predict(others)
+    from sklearn.linear_model import LogisticRegression
 
     label = np.bincount(train.truth).argmax()  # the smallest number among equals
     constant = np.full_like(test.truth, label), "always the most frequent label of the training texts"
-    linear = _of_texts(train, test, fit, PENALTIES, "logistic regression, L2, C")
+    train = _limited(train)
+    answer = partial(_answered, LogisticRegression(max_iter=500), "C", PENALTIES, _held_out(len(train.truth)))
+    linear = _of_texts(train, test, answer, "logistic regression, L2, C")
     return _scored(test, scores.right_scores, majority=constant, tfidf_logistic=linear)
 
 
@@ -186,23 +176,19 @@ def label_baselines(train: Known, test: Known) -> Baselines:
     limit = best_threshold(train.truth.ravel(), np.broadcast_to(shares, train.truth.shape).ravel())
     settings = f"always the labels of {limit:.1%} of the training texts or more: {int((shares >= limit).sum())}"
     constant = np.broadcast_to(shares >= limit, test.truth.shape), settings
-    linear = _of_texts(train, test, _answered_labels, LABEL_PENALTIES, "a logistic regression for each label, L2, C")
+    linear = _of_texts(_limited(train), test, _answered_labels, "a logistic regression for each label, L2, C")
     return _scored(test, scores.answered_scores, frequent=constant, tfidf_logistic=linear)
 
 
-def _answered_labels(x: Any, truth: Labels, penalty: float, others: Any) -> Bool[np.ndarray, "T L"]:
+def _answered_labels(x: Any, truth: Labels, x_test: Any) -> tuple[Labels, str]:
     """Return the labels whose probability reaches a common threshold, the best on what is held out of the training."""
-    held = _held_out(len(truth))
-    p = _one_against_rest(x[~held], truth[~held], penalty, x[held])
-    threshold = best_threshold(truth[held].ravel(), p.ravel())
-    return _one_against_rest(x, truth, penalty, others) >= threshold
-
-
-def _one_against_rest(x: Any, truth: Labels, penalty: float, others: Any) -> Float[np.ndarray, "T L"]:
-    """Return each label's probability by a logistic regression of its own."""
+    from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
 
-    return _fitted(OneVsRestClassifier(_logistic(penalty)), x, truth.astype(int)).predict_proba(others)
+    model, held = OneVsRestClassifier(LogisticRegression(C=LABEL_PENALTY, max_iter=500)), _held_out(len(truth))
+    p = _fitted(model, x[~held], truth[~held].astype(int)).predict_proba(x[held])
+    threshold = best_threshold(truth[held].ravel(), p.ravel())
+    return _fitted(model, x, truth.astype(int)).predict_proba(x_test) >= threshold, f"{LABEL_PENALTY:g}"
 
 
 def number_baselines(train: Known, test: Known) -> Baselines:
@@ -215,14 +201,12 @@ def number_baselines(train: Known, test: Known) -> Baselines:
     from sklearn.linear_model import Ridge
 
     mean, sd = mean_and_sd(train.truth)
-
-    def fit(x: Any, y: np.ndarray, penalty: float, others: Any) -> np.ndarray:
-        # TF-IDF is in single precision, in which a large mean has no room for the rest.
-        model = _fitted(Ridge(alpha=penalty), x, (y - mean) / sd)
-        return mean + sd * model.predict(others).astype(np.float64)
-
     constant = np.full(len(test.truth), mean), f"always {mean:.6g}, the mean of the training numbers"
-    linear = _of_texts(train, test, fit, ALPHAS, "ridge regression, alpha")
+    # TF-IDF is in single precision, in which a large mean has no room for the rest.
+    train = _limited(train._replace(truth=(train.truth - mean) / sd))
+    answer = partial(_answered, Ridge(), "alpha", ALPHAS, _held_out(len(train.truth)))
+    if linear := _of_texts(train, test, answer, "ridge regression, alpha"):
+        linear = mean + sd * linear[0].astype(np.float64), linear[1]
     return _scored(test, scores.number_scores, mean=constant, tfidf_ridge=linear)
 
 
@@ -251,9 +235,13 @@ def tag_baselines(
     settings = "each word's most frequent tag in training; the most frequent of all for a word that is not there"
     answered = {"frequent": ([best.get(word, other) for word in chain(*test)], settings)}
     if len(of_all) > 1:
+        from sklearn.linear_model import SGDClassifier
+
+        how: Any = {"max_iter": PASSES, "tol": None, "average": True, "random_state": 0}
         x, x_test, y = window_features(train), window_features(test), np.array([*chain(*train_tags)])
         held = np.repeat(_held_out(len(train)), [*map(len, train)])
-        tags, penalty = _answered(_fit_tags, WINDOW_ALPHAS, x, y, x_test, held)
+        model = SGDClassifier(loss="log_loss", **how)
+        tags, penalty = _answered(model, "alpha", WINDOW_ALPHAS, held, x, y, x_test)
         seen = f"each word, its ends and shape, and those of {WINDOW} neighbours on each side"
         answered["window"] = [*map(str, tags)], f"logistic regression on {seen}; L2 {penalty}"
     found, ends = Baselines(), np.cumsum([0, *map(len, test)])
@@ -262,13 +250,6 @@ def tag_baselines(
         left_out = "headline", "per_label"
         found[name] = {key: value for key, value in scored.items() if key not in left_out} | {"settings": settings}
     return found
-
-
-def _fit_tags(x: Any, tags: np.ndarray, alpha: float, others: Any) -> np.ndarray:
-    from sklearn.linear_model import SGDClassifier
-
-    settings: dict[str, Any] = {"max_iter": PASSES, "tol": None, "average": True, "random_state": 0}
-    return _fitted(SGDClassifier(loss="log_loss", alpha=alpha, **settings), x, tags).predict(others)
 
 
 def _most_frequent(counts: Counter[str]) -> str:
