@@ -69,10 +69,10 @@ def test_the_report_has_mean_spread_and_best(three: Path) -> None:
     report = json.loads((three / "report.json").read_text(encoding="utf-8"))
     runs = [json.loads((three / f"seed-{s}" / "evaluation.json").read_text(encoding="utf-8")) for s in (4, 5, 6)]
     accuracies = [run["accuracy"] for run in runs]
-    assert report["test"]["metric"] == "accuracy" and report["test"]["n"] == 3
-    assert report["test"]["mean"] == pytest.approx(statistics.fmean(accuracies))
-    assert report["test"]["sd"] == pytest.approx(statistics.stdev(accuracies))
-    assert (report["test"]["min"], report["test"]["max"]) == (min(accuracies), max(accuracies))
+    assert report["score"]["metric"] == "accuracy" and report["score"]["n"] == 3 and report["split"] == "test"
+    assert report["score"]["mean"] == pytest.approx(statistics.fmean(accuracies))
+    assert report["score"]["sd"] == pytest.approx(statistics.stdev(accuracies))
+    assert (report["score"]["min"], report["score"]["max"]) == (min(accuracies), max(accuracies))
     best = max(report["runs"], key=lambda run: run["valid"])
     output = [
         [
@@ -236,7 +236,8 @@ def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytes
         main(["train", "classify", "--train-file", str(file), "--out", str(out), "--seeds", "2", "--json", *small]) == 0
     )
     message = capsys.readouterr()
-    assert json.loads(message.out)["test"]["n"] == 2
+    report = json.loads(message.out)
+    assert report["score"]["n"] == 2 and report["split"] == "valid" and "test" not in {*report, *report["runs"][0]}
     assert f"report: {out / 'report.json'}" in message.err and "seed 2, run 2 of 2" in message.err
     assert main(["train", "--resume", str(out)]) == 0
     assert "(mean of 2 seeds, SD " in capsys.readouterr().out

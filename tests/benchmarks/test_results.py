@@ -51,7 +51,7 @@ def test_every_number_of_a_result_is_there(runs: Path) -> None:
     assert list(found) == ["three", "pairs"] and missing == ["gone", "begun"]
     facts = found["three"]
     report = json.loads((runs / "three" / "report.json").read_text(encoding="utf-8"))
-    assert facts["score"] == {k: v for k, v in report["test"].items() if k != "metric"} and facts["score"]["n"] == 2
+    assert facts["score"] == {k: v for k, v in report["score"].items() if k != "metric"} and facts["score"]["n"] == 2
     alongside = {"majority class", "TF-IDF + logistic regression"}
     assert set(facts["baselines"]) == alongside
     seeds = [json.loads((runs / "three" / f"seed-{n}" / "evaluation.json").read_text(encoding="utf-8")) for n in (1, 2)]

@@ -94,14 +94,14 @@ def write_scores(scores: JsonObject, as_json: bool) -> None:
 
 
 def write_seeds_scores(report: JsonObject, as_json: bool) -> None:
-    """Print the mean test score of several seeds and the score of their ensemble, or with `as_json` the report."""
+    """Print the mean score of several seeds and the score of their ensemble, or with `as_json` the report."""
     if as_json:
         console.write_json(report)
         return
-    if test := report["test"]:
-        spread = f", SD {test['sd']:.4f}" if test["sd"] is not None else ""
-        between = f"{test['min']:.4f} to {test['max']:.4f}"
-        console.write(f"{_title(test['metric'])} {test['mean']:.4f} (mean of {test['n']} seeds{spread}; {between})")
+    if score := report["score"]:
+        spread = f", SD {score['sd']:.4f}" if score["sd"] is not None else ""
+        between = f"{score['min']:.4f} to {score['max']:.4f}"
+        console.write(f"{_title(score['metric'])} {score['mean']:.4f} (mean of {score['n']} seeds{spread}; {between})")
     if ensemble := report["ensemble"]:
         console.write(f"ensemble of all seeds: {ensemble['value']:.4f}{_interval(ensemble['ci95'])}")
 

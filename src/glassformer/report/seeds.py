@@ -1,7 +1,7 @@
 """What several seeds of one recipe say together: mean, spread and the best by validation.
 
 One seed's score is one draw; a recipe is judged by the mean, and a difference by the spread. The best is chosen on
-validation, and its test score is not the recipe's.
+validation, and its own score is not the recipe's.
 """
 
 from __future__ import annotations
@@ -51,10 +51,6 @@ class SeedsRecord:
     def ensemble(self) -> Score | None:
         return None if self.evaluation is None else self.runs[0].task_report.score(self.evaluation)
 
-    @property
-    def scores(self) -> list[float]:
-        return [value for run in self.runs if (value := run.score.value) is not None]
-
 
 def load_seeds(folder: SeedsFolder) -> SeedsRecord:
     """Read what the runs of a seeds folder say; a CheckpointError names a damaged file, or that none was scored."""
@@ -82,12 +78,17 @@ def write_seeds_report(folder: SeedsFolder) -> SeedsRecord:
 
 
 def seeds_report(facts: SeedsRecord) -> JsonObject:
-    """Return the report as data. `best` is a folder's name, None while seeds that may still be trained are missing."""
+    """Return the report as data: of the scores on `split` their mean and spread.
+
+    `best` is a folder's name, None while seeds that may still be trained are missing.
+    """
     first, ensemble = facts.runs[0], facts.ensemble
+    scores = [value for run in facts.runs if (value := run.score.value) is not None]
     return {
         "missing": facts.missing,
         "best": facts.best.path.name if facts.complete else None,
-        "test": {"metric": first.score.metric.name, **summary_stats(facts.scores)} if facts.scores else None,
+        "split": first.evaluation and first.evaluation.split,
+        "score": {"metric": first.score.metric.name, **summary_stats(scores)} if scores else None,
         "ensemble": ensemble and {"metric": ensemble.metric.name, "value": ensemble.value, "ci95": ensemble.interval},
-        "runs": [{"run": run.path.name, "valid": run.kept_score, "test": run.score.value} for run in facts.runs],
+        "runs": [{"run": run.path.name, "valid": run.kept_score, "score": run.score.value} for run in facts.runs],
     }
