@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -56,13 +56,9 @@ class SpecialTokens:
         roles = {getattr(self, role) for role in ROLES}
         return frozenset(roles | {*self.prefix, *self.suffix}) - {NONE}
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self) | {"prefix": list(self.prefix), "suffix": list(self.suffix)}
-
     @staticmethod
     def from_json(value: Any, where: object) -> SpecialTokens:
-        """Return the value that `to_json` gave.
+        """Return the value of which `asdict` gave the JSON data.
 
         Raises:
             CheckpointError: a field is missing, of another type, or no id.

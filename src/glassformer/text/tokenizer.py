@@ -51,7 +51,6 @@ class Tokenizer:
     whose id is -1 then; its `prefix` and `suffix` belong around each text (`framed`).
     """
 
-    pad_id, unk_id, bos_id, eos_id, mask_id = range(len(SPECIAL_TOKENS))
     separator: Sequence[int] = ()
     """The ids between the two texts of a pair, where each text is one; see `pairs.py`."""
 
@@ -66,17 +65,14 @@ class Tokenizer:
         backend.encode_special_tokens = True  # "[PAD]" in a text is text; not stored in the file, so set here
         self._backend, self.special = backend, special
         self.kind: str = backends.kind_of(backend, imported=special is not None)
-        self.prefix: list[int] = list(special.prefix) if special else []
-        self.suffix: list[int] = list(special.suffix) if special else []
-        self.special_ids = special.ids if special else frozenset(range(len(SPECIAL_TOKENS)))
+        tokens = special or SpecialTokens(backend.get_vocab_size(with_added_tokens=True), *range(len(SPECIAL_TOKENS)))
+        self.vocab_size, self.special_ids = tokens.n_ids, tokens.ids
+        self.prefix, self.suffix = list(tokens.prefix), list(tokens.suffix)
+        self.pad_id = tokens.pad if tokens.pad >= 0 else max(0, tokens.eos)
+        self.unk_id, self.bos_id, self.eos_id, self.mask_id = tokens.unk, tokens.bos, tokens.eos, tokens.mask
         self._spelling = spelling or Spelling()
         self.ngrams = NgramVocabulary(self._spelling.ngrams) if self._spelling.ngrams else None
         self.bigrams: list[tuple[int, int]] = self._spelling.bigrams
-        self.vocab_size = backend.get_vocab_size(with_added_tokens=True) if special is None else special.n_ids
-        if special is not None:
-            self.pad_id = special.pad if special.pad >= 0 else max(0, special.eos)
-            self.unk_id, self.bos_id = special.unk, special.bos
-            self.eos_id, self.mask_id = special.eos, special.mask
 
     @staticmethod
     def imported(text: str, special: SpecialTokens, where: object = "the tokenizer") -> Tokenizer:
@@ -251,7 +247,7 @@ class Tokenizer:
         content = json.loads(self._backend.to_str(pretty=False))
         if self.ngrams or self.bigrams:
             content["model"][SPELLING] = asdict(self._spelling)
-        return content if self.special is None else content | {KEY: self.special.to_json()}
+        return content if self.special is None else content | {KEY: asdict(self.special)}
 
     @staticmethod
     def load(path: Path) -> Tokenizer:
@@ -265,16 +261,11 @@ class Tokenizer:
             raise CheckpointError(f"{path}: there is no tokenizer here", "check that this is a run folder")
         content = safe_read.parse_json(safe_read.read_bytes(path, LIMITS["tokenizer"]), path)
         pairs = isinstance(content, dict) and content.pop(PAIRS, False) is True
-        tokenizer = Tokenizer.of_content(content, path)
+        tokenizer = Tokenizer._of_content(content, path)
         return import_module("glassformer.text.pairs").PairTokenizer.of(tokenizer) if pairs else tokenizer
 
     @staticmethod
-    def of_content(content: Any, where: object) -> Tokenizer:
-        """Return the tokenizer of the parsed content of a `tokenizer.json` that `save` wrote.
-
-        Raises:
-            CheckpointError: it is damaged, or has other special tokens than the five.
-        """
+    def _of_content(content: Any, where: object) -> Tokenizer:
         if isinstance(content, dict) and KEY in content:
             special = SpecialTokens.from_json(content[KEY], where)
             if SIDES in content:

@@ -21,37 +21,13 @@ ENCODED_TOGETHER = 1024
 """Texts that are encoded at a time: the characters of tokens take far more memory than ids."""
 NO_TOKEN = -1
 """The place of a word that has no token, or whose first one is cut off."""
-_PIECE = re.compile(r"\w+|([^\w\s])\1*")
-"""Letters and digits in a row, or equal marks in a row."""
-JOINERS, OF_NUMBERS = "-'’.", ",:/"
-"""Marks that join letters and digits on both sides ("state-of-the-art", "don't"), and those that join digits alone."""
+_WORD = re.compile(r"\w+(?:(?:[-'’.]|(?<=\d)[,:/](?=\d))\w+)*|([^\w\s])\1*")
+"""Letters and digits, also joined by a mark ("state-of-the-art", "don't", "1,5"), or equal marks in a row."""
 
 
 def word_spans(text: str) -> list[Span]:
     """Return the characters text[start:end] of each word: letters and digits, also joined by marks, or marks alone."""
-    read = text if text.isascii() else _with_marks_as_letters(text)
-    pieces = [match.span() for match in _PIECE.finditer(read)]
-    spans: list[Span] = []
-    i = 0
-    while i < len(pieces):
-        start, end = pieces[i]
-        if _is_letter(read[start]):
-            while i + 2 < len(pieces) and _joins(read, end, pieces[i + 1], pieces[i + 2]):
-                end, i = pieces[i + 2][1], i + 2
-        spans.append((start, end))
-        i += 1
-    return spans
-
-
-def _joins(text: str, end: int, mark: Span, after: Span) -> bool:
-    """Return whether a mark joins what ends at `end` with what follows."""
-    if mark != (end, end + 1) or after[0] != end + 1 or not _is_letter(text[end + 1]):
-        return False
-    return text[end] in JOINERS or (text[end] in OF_NUMBERS and text[end - 1].isdigit() and text[end + 1].isdigit())
-
-
-def _is_letter(character: str) -> bool:
-    return character.isalnum() or character == "_"
+    return [match.span() for match in _WORD.finditer(text if text.isascii() else _with_marks_as_letters(text))]
 
 
 def _with_marks_as_letters(text: str) -> str:
