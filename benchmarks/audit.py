@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.datasets.columns import Rows
 from glassformer.data.datasets.local_files import load_text_data
+from glassformer.data.splits import Split
 from glassformer.evaluate.audit import audit
 from glassformer.tasks import task_class
 
@@ -144,7 +144,7 @@ def cut(source: list[str], target: list[str], seed: int) -> tuple[Data, Injected
 def listed(data: Data, target: str, kind: str) -> Injected:
     """Return where the audit finds faults of a kind."""
     texts, answers = data
-    report = audit({"train": Rows(texts, answers, range(len(texts)), Path("t"))}, target)
+    report = audit({"train": Split(texts, answers, "t", range(len(texts)))}, target)
     found = [finding for finding in report.findings if finding.kind == kind]
     words = [re.match(r"word (\d+), ", each.matter) if target == "tags" else None for each in found]
     return {(int(f.place[2:]), int(word[1]) if word else None) for f, word in zip(found, words, strict=True)}

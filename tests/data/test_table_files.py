@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from glassformer.config import FilesConfig
 from glassformer.data.answered_table import InputTable, TableWriter, format_for, scan_table
 from glassformer.data.datasets.columns import TEXT
-from glassformer.data.diagnostics import TableForm
 from glassformer.errors import DataError, UsageError
 
 FORMATS = [".csv", ".jsonl", ".csv.gz", ".jsonl.gz"]
@@ -47,7 +47,7 @@ def tables(draw: st.DrawFn) -> Cells:
 
 
 def scanned(path: Path, column: str | None = "text", **form: str) -> InputTable:
-    return scan_table(path, (replace(TEXT, requested=column),), TableForm(**form))
+    return scan_table(path, (replace(TEXT, requested=column),), FilesConfig(**form))
 
 
 def write(table: InputTable, path: Path, answers: Sequence[dict[str, Any]]) -> None:

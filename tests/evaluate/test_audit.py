@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,9 @@ from glassformer.errors import DataError
 from glassformer.evaluate import audit as audits
 from glassformer.evaluate.audit import write_report
 from glassformer.evaluate.duplicates import near_duplicates
-from glassformer.evaluate.label_errors import ASSUMED, NotMade, calibrated, doubted_labels, judge_labels
+from glassformer.evaluate.label_errors import ASSUMED, NotMade, doubted_labels, judge_labels
+from glassformer.evaluate.scores import fit_temperature
+from glassformer.text.decision import at_temperature
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -134,7 +137,7 @@ def test_numbers_and_labels_of_pairs_are_not_judged() -> None:
     texts, labels = labelled()
     rows = rows_of(texts, labels)
     columns = Columns((0, 1, 2), ("text", "pair", "label"), 3)
-    of_pairs = type(rows)(rows.text, rows.answer, rows.lines, rows.path, columns)
+    of_pairs = replace(rows, columns=columns)
     report = audits.audit({"train": of_pairs}, "label")
     assert "label-error" not in {*report.counts, *report.not_made} and "label-leak" in report.counts
     assert [*audit(texts, ["1"] * len(texts), "number").counts] == ["contradiction", "near-duplicate"]
@@ -291,6 +294,6 @@ def test_calibration_has_no_larger_loss() -> None:
     logits = np.eye(3)[labels] * 2 + rng.normal(size=(400, 3)) * 2
     p = np.exp(logits * 4)
     p /= p.sum(axis=1, keepdims=True)
-    better = calibrated(p, labels)
+    better = at_temperature(p, fit_temperature(labels, p) or 1.0)
     assert np.log(better[rows, labels]).mean() > np.log(p[rows, labels]).mean()
     assert better.sum(axis=1) == pytest.approx(1) and (better.argmax(axis=1) == p.argmax(axis=1)).all()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glassformer.data.datasets.columns import Rows
+from glassformer.data.splits import Split
 from glassformer.evaluate import audit as audits
 from glassformer.evaluate.audit import AuditFinding, AuditReport
 
@@ -69,9 +69,9 @@ def tagged(n: int = 200, seed: int = 0) -> tuple[list[str], list[str]]:
 MADE = {"label": labelled, "sets": with_sets, "tags": tagged, "target": pairs}
 
 
-def rows_of(texts: Sequence[str], answers: Sequence[str], file: str = "a.csv") -> Rows:
+def rows_of(texts: Sequence[str], answers: Sequence[str], file: str = "a.csv") -> Split:
     """Return rows whose line numbers begin at 2."""
-    return Rows([*texts], [*answers], range(2, len(texts) + 2), Path(file))
+    return Split([*texts], [*answers], file, range(2, len(texts) + 2))
 
 
 def audit(texts: Sequence[str], answers: Sequence[str], kind: str = "label") -> AuditReport:

@@ -130,7 +130,6 @@ def stdin_lines() -> ArrivingLines:
 def run_predict_table(given: flags.Given[PredictTableArguments]) -> None:
     """Run `glassformer predict-table`; whatever ends it before the last row leaves nothing of OUT."""
     from glassformer.data.answered_table import TableWriter, format_for, scan_table
-    from glassformer.data.diagnostics import TableForm
 
     model, arguments, engine, options = model_of(given)
     source, out = map(Path, given.words[1:])
@@ -141,8 +140,7 @@ def run_predict_table(given: flags.Given[PredictTableArguments]) -> None:
         raise UsageError(f"there is no folder {out.parent}", "make it, or name another one")
     files = given.laid_over(Config(), given.settings(single=True)).data.files
     named = arguments.text_column, files.pair_column
-    form = TableForm(files.header, files.delimiter, files.quotes, files.encoding)
-    table, partial = scan_table(source, model.text_columns(named), form), out.with_name(f"{out.name}.partial")
+    table, partial = scan_table(source, model.text_columns(named), files), out.with_name(f"{out.name}.partial")
     for note in table.notes:
         logger.info(note)
     n_done, columns = 0, ()

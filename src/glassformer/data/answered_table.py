@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,16 +19,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.datasets.columns import (
-    SAMPLE_ROWS,
-    Columns,
-    ColumnSpecs,
-    below_header,
-    choose_columns,
-    row_values,
-)
+from glassformer.config import FilesConfig
+from glassformer.data.datasets.columns import Columns, ColumnSpecs, below_header, open_table, row_values
 from glassformer.data.datasets.tables import read_rows
-from glassformer.data.diagnostics import Diagnostics, TableForm, encoding_issue
+from glassformer.data.diagnostics import Diagnostics, encoding_issue
 from glassformer.data.sources import suffix_of, unreadable
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import finite
@@ -61,7 +54,7 @@ class InputTable:
     n_rows: int
     notes: list[str]
     specs: ColumnSpecs
-    form: TableForm
+    form: FilesConfig
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield of each row the text, or the pair of two as one, and its values by column.
@@ -77,7 +70,7 @@ class InputTable:
             yield text[0], fields if isinstance(fields, dict) else dict(zip(self.names, fields, strict=True))
 
 
-def scan_table(path: Path, specs: ColumnSpecs, form: TableForm) -> InputTable:
+def scan_table(path: Path, specs: ColumnSpecs, form: FilesConfig) -> InputTable:
     """Read a table to its end, and return what was found.
 
     Raises:
@@ -87,20 +80,18 @@ def scan_table(path: Path, specs: ColumnSpecs, form: TableForm) -> InputTable:
     if message := unreadable(path):
         raise DataError(f"{path}: {message}", "check the path")
     diagnostics = Diagnostics(form=form)
-    rows = read_rows(path, diagnostics)
-    sample = list(itertools.islice(rows, SAMPLE_ROWS))
-    columns = choose_columns(path, sample, specs, diagnostics) if sample and path not in diagnostics.cut else None
+    columns, rows, first = open_table(path, specs, diagnostics)
     if columns is None:
         diagnostics.raise_if_any(NOTHING_WRITTEN)
         raise DataError(f"{path}: there is no row in this file", NOTHING_WRITTEN)
-    first, n_rows, names = sample[0].fields, 0, dict[str, None]()
-    for name, value in first.items() if isinstance(first, dict) else ():
-        if not isinstance(value, WRITTEN):  # a type of a Parquet file that is not read
-            raise DataError(f"{path}: the column {name!r} is of the type {value}, which is not written", "leave it out")
-    for row in below_header(path, itertools.chain(sample, rows), columns, diagnostics):
+    n_rows, names = 0, dict[str, None]()
+    for row in rows:
         n_rows += row_values(row, columns, specs, path, diagnostics) is not None
         for name, value in row.fields.items() if isinstance(row.fields, dict) else ():
             names.setdefault(name)
+            if not isinstance(value, WRITTEN):  # a type of a Parquet file that is not read
+                what = f"{path}: the column {name!r} is of the type {value}, which is not written"
+                raise DataError(what, "leave it out")
             if isinstance(value, str) and (issue := encoding_issue(value)):
                 diagnostics.error(path, row.line, issue[0], f"in the column {name!r} {issue[1]}")
     if not n_rows and not diagnostics.n_issues:

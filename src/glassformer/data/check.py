@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import Config, DataConfig
-from glassformer.data.datasets.columns import DataSchema, Rows
+from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.labels import labels_of
 from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
 from glassformer.data.diagnostics import DataIssue, Diagnostics, Finding
@@ -61,8 +61,7 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         splits = loaded.splits()
         diagnostics.notes += loaded.notes
     else:
-        rows = read_parts(schema, data_parts(schema, data), data, diagnostics)
-        splits = {name: part.split() for name, part in rows.items()}
+        splits = read_parts(schema, data_parts(schema, data), data, diagnostics)
     if not diagnostics.n_issues:
         loaded = _as_training(schema, data, loaded, diagnostics)
     train, counts = splits.get("train"), diagnostics.counts
@@ -91,8 +90,7 @@ def _as_training(
     except DataError as error:
         diagnostics.error(Path(path), 0, "too little", error.message.removeprefix(f"{path}: ") + other)
         return None
-    parts = loaded.splits().items()
-    schema.check({n: Rows(s.text, s.answer or [], [0] * len(s), Path(s.source)) for n, s in parts}, diagnostics)
+    schema.check(loaded.splits(), diagnostics)
     return loaded
 
 
@@ -113,8 +111,8 @@ def compared(split: Split, train: Split, running_text: bool) -> dict[str, Any]:
     counts = {} if running_text else {"n_duplicates": n_duplicates(split)}
     if split is train:
         return counts
-    overlap = overlap_with_training(split, train, running_text)
-    return counts | {"n_in_training": overlap.n_shared, "n_compared": overlap.n}
+    n_shared, n = overlap_with_training(split, train, running_text)
+    return counts | {"n_in_training": n_shared, "n_compared": n}
 
 
 def label_counts(schema: DataSchema, split: Split) -> Counter[str]:

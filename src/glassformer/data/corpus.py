@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ import numpy as np
 from glassformer.config import TextConfig
 from glassformer.data.splits import Split
 from glassformer.text.backends import split_text
-from glassformer.text.ngrams import NgramVocabulary
 from glassformer.text.tokenizer import Tokenizer
 
 
@@ -127,23 +125,6 @@ class Column:
         return RaggedArray(np.asarray(self.values), np.asarray(self.ends))
 
 
-class SurfaceColumn(Column):
-    """A column of rows of `table`, which holds the n-grams of each distinct surface form of a token."""
-
-    def __init__(self, vocabulary: NgramVocabulary) -> None:
-        super().__init__()
-        self.table, self._vocabulary, self._rows = Column(), vocabulary, {"": 0}
-        self.table.append()
-
-    def append_surfaces(self, surfaces: Sequence[str]) -> None:
-        """Add the surface forms of one example's tokens."""
-        for surface in surfaces:
-            if surface not in self._rows:
-                self._rows[surface] = len(self._rows)
-                self.table.append(self._vocabulary.lookup(surface))
-        self.append([self._rows[surface] for surface in surfaces])
-
-
 class CorpusWriter:
     """Collects the columns of a split, and counts tokens.
 
@@ -162,17 +143,13 @@ class CorpusWriter:
         self.tokenizer, self.text = tokenizer, text
         names = ("n", "n_tokens", "n_truncated", "n_tokens_cut", "n_unknown")
         self.stats: dict[str, int] = dict.fromkeys(names, 0)
-        self._tokens, self._others = dict[str, Column](), dict[str, Column]()
+        self._tokens, self._others, self._rows = dict[str, Column](), dict[str, Column](), {"": 0}
 
     def chunks(self, split: Split) -> Iterator[Split]:
-        """Yield the split in chunks of about CHUNK_CHARS characters, and count its examples."""
-        start, size = 0, 0
-        for i, text in enumerate(split.text, start=1):
-            size += len(text)
-            if size >= CHUNK_CHARS or i == len(split):
-                self.stats["n"] += i - start
-                yield split.take(range(start, i))
-                start, size = i, 0
+        """Yield the split in parts, and count its examples."""
+        self.stats["n"] += len(split)
+        for start in range(0, len(split), CHUNK_TEXTS):
+            yield split.take(range(start, min(start + CHUNK_TEXTS, len(split))))
 
     def truncate(self, ids: list[int], keep: str = "head", framed: bool = True) -> list[int]:
         """Return at most max_len ids, with those that belong around a text, and count the others.
@@ -193,16 +170,17 @@ class CorpusWriter:
         """Return a new column of other numbers than tokens, such as those of labels."""
         return self._others.setdefault(name, Column())
 
-    def surfaces(self) -> SurfaceColumn | None:
-        """Return a new column of the tokens' n-grams; None if the tokenizer has no n-grams."""
-        if self.tokenizer.ngrams is None:
-            return None
-        column = SurfaceColumn(self.tokenizer.ngrams)
-        self._others |= {"surfaces": column, "ngrams": column.table}
-        return column
+    def add_surfaces(self, surfaces: Sequence[str]) -> None:
+        """Add the surface forms of an example's tokens, as rows of n-grams; nothing if the tokenizer has none."""
+        if self.tokenizer.ngrams is not None:
+            self.numbers("surfaces").append([self._rows.setdefault(one, len(self._rows)) for one in surfaces])
 
     def corpus(self) -> EncodedCorpus:
         """Return what was collected, with its tokens counted; called once."""
+        if self.tokenizer.ngrams is not None:
+            table = self.numbers("ngrams")
+            for surface in self._rows:
+                table.append(self.tokenizer.ngrams.lookup(surface) if surface else ())
         columns = {name: column.ragged() for name, column in (self._tokens | self._others).items()}
         for ids in (columns[name].flat for name in self._tokens):
             self.stats["n_tokens"] += len(ids)
@@ -210,14 +188,14 @@ class CorpusWriter:
         return EncodedCorpus(labels=self.labels, stats=self.stats, **columns)
 
 
-CHUNK_CHARS = 1 << 21
-"""Characters tokenized at a time."""
+CHUNK_TEXTS, CHUNK_CHARS = 1024, 1 << 18
+"""Texts that are tokenized at a time, and characters of a document."""
 
 
 def split_document(document: str, kind: str) -> Iterator[list[str]]:
     """Yield, a few at a time, parts of a document that can be tokenized apart; with `bpe` it stays whole."""
-    whole = kind == "bpe" or len(document) <= CHUNK_CHARS // 8
-    parts = [document] if whole else split_text(document, CHUNK_CHARS // 8)
+    whole = kind == "bpe" or len(document) <= CHUNK_CHARS
+    parts = [document] if whole else split_text(document, CHUNK_CHARS)
     yield from (parts[i : i + 8] for i in range(0, len(parts), 8))
 
 
@@ -238,18 +216,6 @@ def kept_corpus(encode: Callable[[], EncodedCorpus], split: Split, *settings: st
     """Return a corpus that `corpora_kept` holds for a text and settings, or what `encode` makes of them."""
     if (kept := _kept.get()) is None:
         return encode()
-    if (key := (fingerprint(split), *settings)) not in kept:
+    if (key := (split.sha256, *settings)) not in kept:
         kept[key] = encode()
     return kept[key]
-
-
-def fingerprint(split: Split) -> str:
-    """Return a hash of every text and target with its length."""
-    digest = hashlib.sha256()
-    for column in (split.text, split.answer or []):
-        digest.update(f"\0{len(column)}\0".encode())
-        for text in column:
-            data = text.encode("utf-8", "surrogatepass")
-            digest.update(len(data).to_bytes(8, "little"))
-            digest.update(data)
-    return digest.hexdigest()

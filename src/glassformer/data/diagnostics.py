@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from glassformer.config import FilesConfig
 from glassformer.data.sources import DAMAGED, is_columnar, open_source, unreadable
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import sha256_file
@@ -74,22 +75,12 @@ class DataIssue:
         return f"{self.path}{place if self.line else ''}: {self.message}"
 
 
-@dataclass(frozen=True)
-class TableForm:
-    """How files are written, where flags say it: `FilesConfig` describes each."""
-
-    header: str | None = None
-    delimiter: str | None = None
-    quotes: str | None = None
-    encoding: str = "utf-8"
-
-
 @dataclass
 class Diagnostics:
     """What came up while files were read.
 
     Args:
-        form: how they are written.
+        form: how they are written, where flags say it.
         issues: the first MAX_KEPT errors, in the order they were met.
         n_issues: all of them.
         cut: files of which an error ended the reading.
@@ -98,7 +89,7 @@ class Diagnostics:
         hashes: path as given → sha256 of its bytes, as they are stored.
     """
 
-    form: TableForm = TableForm()
+    form: FilesConfig = field(default_factory=FilesConfig)
     issues: list[DataIssue] = field(default_factory=list)
     n_issues: int = 0
     cut: set[Path] = field(default_factory=set)
@@ -117,13 +108,14 @@ class Diagnostics:
         self.error(path, line, kind, message)
         self.cut.add(path)
 
-    def noted(self, check: Callable[[Any, Path], Result], answers: Any, path: Path) -> Result | None:
-        """Return what a function of all answers of a file gives; None where it raises a DataError, which is noted."""
+    def noted(self, check: Callable[[Any, str], Result], part: Any) -> Result | None:
+        """Return what a function of all answers of a part gives; None where it raises a DataError, which is noted."""
         try:
-            return check(answers, path)
+            return check(part.answers, part.source)
         except DataError as error:
             advice = f"; {error.hint}" if error.hint else ""
-            self.error(path, 0, "label", f"{error.message.removeprefix(f'{path}: ')}{advice}")
+            message = f"{error.message.removeprefix(f'{part.source}: ')}{advice}"
+            self.error(Path(part.source), 0, "label", message)
             return None
 
     def raise_if_any(self, hint: str = "") -> None:

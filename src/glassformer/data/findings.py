@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from glassformer.config import Config
 from glassformer.data.diagnostics import Finding
-from glassformer.data.splits import Overlap, overlap_text
+from glassformer.data.splits import overlap_text
 from glassformer.runs.records import SplitRecord
 from glassformer.utils.formatting import counted, percent
 
@@ -64,7 +64,7 @@ def shared(known: KnownData) -> Iterator[Finding]:
     """Yield a finding for each part whose texts are in training too."""
     for name, split in known.splits.items():
         if (n := split.n_in_training) and (n_all := split.n_compared):
-            matter = overlap_text(IN_WORDS[name], Overlap(n, n_all), known.is_running_text)
+            matter = overlap_text(IN_WORDS[name], n, n_all, known.is_running_text)
             remedy = "scores on them say nothing of other texts, so remove them from one of the parts"
             yield Finding(matter, remedy, "overlap", {"n": n, "n_all": n_all})
 

@@ -1,7 +1,7 @@
-"""Files of text as streams of bytes, plain or compressed by gzip, alone or in folders.
+"""Files of text as streams of bytes, plain or compressed by gzip.
 
 Which format a file holds its name says, a final .gz aside; a suffix is compared without its case. What is no file, such
-as a pipe, is refused: data is read again after training. Links to folders are named, not followed.
+as a pipe, is refused: data is read again after training.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import json
-import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -63,42 +61,3 @@ def open_source(path: Path) -> Iterator[BinaryIO]:
         message = f"{path}: unpacks to more than {MAX_UNPACKED_BYTES:,} bytes"
         raise DataError(message, "unpack it, and give the plain file")
     yield io.BytesIO(content)
-
-
-def is_json_object(line: str) -> bool:
-    """Return True if a line is a JSON object."""
-    try:
-        return line.lstrip().startswith("{") and isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-N_NAMED = 3
-
-
-def read_folder(folder: Path, suffix: str) -> tuple[list[Path], list[str]]:
-    """Return the files with a suffix, or with .gz behind it, in a folder and its subfolders, and the names of others.
-
-    Links that lead to no file are among the others.
-    """
-    texts, others, unread = list[Path](), list[str](), list[OSError]()
-    paths = [
-        Path(root, name)
-        for root, folders, names in os.walk(folder, onerror=unread.append)
-        for name in (*names, *(each for each in folders if Path(root, each).is_symlink()))
-    ]
-    paths += [Path(error.filename) for error in unread if Path(error.filename) != folder]
-    for path in sorted(paths, key=lambda path: path.relative_to(folder).as_posix()):
-        if path.is_file() and suffix_of(path) == suffix:
-            texts.append(path)
-        else:
-            others.append(path.relative_to(folder).as_posix())
-    return texts, others
-
-
-def not_read(names: Sequence[str]) -> str:
-    """Return `3 other files not read (a.md, b.pdf, c/d.doc)`; empty if there are none."""
-    if not names:
-        return ""
-    shown = ", ".join(names[:N_NAMED]) + (", …" if len(names) > N_NAMED else "")
-    return f"{len(names):,} other file{'s' if len(names) > 1 else ''} not read ({shown})"

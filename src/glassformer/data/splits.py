@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -16,17 +18,10 @@ LINE_CHARS = 32
 """Shorter lines of running text recur by chance, and are not compared."""
 
 
-class Overlap(NamedTuple):
-    """How many texts of a part (of running text, long lines) are in the training part, and of how many."""
-
-    n_shared: int
-    n: int
-
-
-def overlap_with_training(split: Split, train: Split, running_text: bool) -> Overlap:
-    """Return the overlap of a part with the training part."""
+def overlap_with_training(split: Split, train: Split, running_text: bool) -> tuple[int, int]:
+    """Return how many texts of a part (of running text, long lines) are in the training part, and of how many."""
     known, units = ([*_long_lines(part)] if running_text else part.text for part in (train, split))
-    return Overlap(sum(map({*known}.__contains__, units)), len(units))
+    return sum(map({*known}.__contains__, units)), len(units)
 
 
 def n_duplicates(split: Split) -> int:
@@ -34,10 +29,10 @@ def n_duplicates(split: Split) -> int:
     return len(split.text) - len(set(zip(split.text, split.answer or split.text, strict=True)))
 
 
-def overlap_text(name: str, overlap: Overlap, running_text: bool) -> str:
+def overlap_text(name: str, n_shared: int, n: int, running_text: bool) -> str:
     """Return `12 of 40 test texts are also in training`."""
     unit = f"lines of {LINE_CHARS} characters or more" if running_text else "texts"
-    return f"{overlap.n_shared:,} of {overlap.n:,} {name} {unit} are also in training"
+    return f"{n_shared:,} of {n:,} {name} {unit} are also in training"
 
 
 def _long_lines(split: Split) -> Iterator[str]:
@@ -52,7 +47,9 @@ class Split:
     Args:
         text: inputs: texts, source sentences, documents.
         answer: target of each text as written, a label or a sentence; None for texts alone and running text.
-        source: origin of the texts, for messages ("aclImdb/train").
+        source: origin of the texts, for messages ("aclImdb/train"); of files their path.
+        lines: of each example in a file the line that it begins on.
+        columns: those that were read of a table, `Columns`.
 
     Raises:
         DataError: `text` and `answer` have different lengths.
@@ -61,6 +58,8 @@ class Split:
     text: list[str]
     answer: list[str] | None = None
     source: str = ""
+    lines: Sequence[int] = field(default=(), compare=False)
+    columns: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.answer is not None and len(self.answer) != len(self.text):
@@ -78,6 +77,18 @@ class Split:
         if self.answer is None:
             raise DataError(f"{self.source or 'a split'}: the texts have no targets")
         return self.answer
+
+    @cached_property
+    def sha256(self) -> str:
+        """Return a hash of every text and target with its length."""
+        digest = hashlib.sha256()
+        for column in (self.text, self.answer or []):
+            digest.update(f"\0{len(column)}\0".encode())
+            for text in column:
+                data = text.encode("utf-8", "surrogatepass")
+                digest.update(len(data).to_bytes(8, "little"))
+                digest.update(data)
+        return digest.hexdigest()
 
     def take(self, index: Iterable[int] | np.ndarray, source: str | None = None) -> Split:
         """Return the rows at `index`, in that order, under a new name if `source` is given."""

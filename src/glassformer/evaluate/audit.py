@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.datasets.columns import DataSchema, Rows
+from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.labels import label_of_number, labels_of
 from glassformer.data.datasets.local_files import data_parts, read_parts
 from glassformer.data.diagnostics import Diagnostics
+from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import bag_of_words_vectorizer, window_features
 from glassformer.evaluate.duplicates import near_duplicates, normalised, numbered
@@ -79,12 +80,13 @@ class Examples:
         groups: number of the group of each example: equal texts, but for case and spaces; those with tags exactly.
     """
 
-    def __init__(self, parts: Mapping[str, Rows], target: str, separator: str) -> None:
-        self.kind = "pair" if target == "label" and any(len(part.columns) > 2 for part in parts.values()) else target
+    def __init__(self, parts: Mapping[str, Split], target: str, separator: str) -> None:
+        paired = any(part.columns and len(part.columns.keys) > 2 for part in parts.values())
+        self.kind = "pair" if target == "label" and paired else target
         rows = [
-            (name, f"{part.path}:{line}", text, answer)
+            (name, f"{part.source}:{line}", text, answer)
             for name, part in parts.items()
-            for line, text, answer in zip(part.lines, part.text, part.answer, strict=True)
+            for line, text, answer in zip(part.lines, part.text, part.answers, strict=True)
             if text.strip() and (answer.strip() or target != "target")
         ]
         if not rows:
@@ -259,7 +261,7 @@ CHECKS = (
 """In the order of the report: causes before what follows from them."""
 
 
-def audit(parts: Mapping[str, Rows], target: str, separator: str = ";", notes: Sequence[str] = ()) -> AuditReport:
+def audit(parts: Mapping[str, Split], target: str, separator: str = ";", notes: Sequence[str] = ()) -> AuditReport:
     """Make the checks that apply to what the texts of all parts come with; `separator` parts several labels.
 
     Raises:

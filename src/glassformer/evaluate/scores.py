@@ -120,6 +120,11 @@ def calibrated_scores(truth: np.ndarray, probabilities: Probabilities, temperatu
     return {"temperature": temperature, "ece_calibrated": error, "log_loss_calibrated": loss}
 
 
+def set_counts(pairs: Sequence[tuple[set[Any], set[Any]]]) -> Float[np.ndarray, "N 3"]:
+    """Return of each pair of sets, what is true and what was answered, how many are right, wrong and missed."""
+    return np.array([(len(t & a), len(a - t), len(t - a)) for t, a in pairs], float).reshape(-1, 3)
+
+
 # --- several labels --------------------------------------------------------------------------------------------
 
 
@@ -222,12 +227,9 @@ def tag_counts(truth: Sentences, found: Sentences) -> Float[np.ndarray, "N 5"]:
 
     A span counts where its borders and its label are right. That is enough for the scores of any set of sentences.
     """
-    rows: list[tuple[int, ...]] = []
-    for t, f in zip(truth, found, strict=True):
-        right, answered = set(spans_of(t)), set(spans_of(f))
-        n_right = sum(a == b for a, b in zip(t, f, strict=True))
-        rows.append((len(right & answered), len(answered - right), len(right - answered), n_right, len(t)))
-    return np.array(rows, float).reshape(-1, 5)
+    spans = set_counts([({*spans_of(t)}, {*spans_of(f)}) for t, f in zip(truth, found, strict=True)])
+    right = [(sum(map(str.__eq__, t, f)), len(t)) for t, f in zip(truth, found, strict=True)]
+    return np.hstack([spans, np.array(right, float).reshape(-1, 2)])
 
 
 def tag_scores(truth: Sentences, found: Sentences, plain: bool) -> dict[str, Any]:

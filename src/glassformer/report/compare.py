@@ -6,7 +6,6 @@ needs the predictions that both runs kept when they were evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from glassformer.evaluate.scoring import paired
 from glassformer.evaluate.significance import CHANCE
 from glassformer.report.run_record import RunRecord, load_run_record, readable_records
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import JsonObject
+from glassformer.runs.records import Evaluation
 from glassformer.tasks.reporting import answer_text
 
 OTHER_EXAMPLES = "they were not evaluated on the same examples: train both with the same --test-file or --split-seed."
@@ -69,24 +68,10 @@ def verdict(first: str, second: str, test: dict[str, Any], metric: Metric, unit:
 
 def _row(run: RunRecord) -> dict[str, Any]:
     """Return a line of the table; what is unknown is None."""
-    evaluation = run.evaluation
-    return {
-        "run": str(run.path),
-        "task": run.config.task,
-        "split": evaluation.split if evaluation else None,
-        "n": evaluation.n or None if evaluation else None,
-        "metric": run.score.metric.name,
-        "value": run.score.value,
-        "ci95": run.score.interval,
-    }
-
-
-def _predictions(folder: RunFolder, keys: Sequence[str]) -> list[JsonObject]:
-    """Return what was predicted, each with what was right; raise CheckpointError for lines that do not hold both."""
-    rows = [*(folder.read_predictions() or [])]
-    if not all(isinstance(row, dict) and row.keys() >= {*keys} for row in rows):
-        raise CheckpointError(f"{folder.predictions} does not hold {' and '.join(keys)} in each line")
-    return rows
+    (metric, value, interval), evaluation = run.score, run.evaluation or Evaluation()
+    scored = {"metric": metric.name, "value": value, "ci95": interval}
+    place = {"split": evaluation.split if run.evaluation else None, "n": evaluation.n or None}
+    return {"run": str(run.path), "task": run.config.task, **place, **scored}
 
 
 def _tested(one: RunRecord, two: RunRecord) -> dict[str, Any] | str:
@@ -104,10 +89,13 @@ def _tested(one: RunRecord, two: RunRecord) -> dict[str, Any] | str:
         return "a score for each token does not compare where the tokenizers differ."
     if keys is None:
         return f"there is no paired test of a {one.task_report.model_name}."
-    of_first, of_second = (_predictions(RunFolder(run.path), keys) for run in (one, two))
-    if not (of_first and of_second):
-        where = " or ".join(str(run.path) for run, of in ((one, of_first), (two, of_second)) if not of)
-        return f"no predictions.jsonl in {where}, which `glassformer train --resume` would finish."
+    folders = RunFolder(one.path), RunFolder(two.path)
+    of_first, of_second = both = [[*(folder.read_predictions() or [])] for folder in folders]
+    for folder, rows in zip(folders, both, strict=True):
+        if not rows:
+            return f"no predictions.jsonl in {folder.path}, which `glassformer train --resume` would finish."
+        if not all(isinstance(row, dict) and row.keys() >= {*keys} for row in rows):
+            raise CheckpointError(f"{folder.predictions} does not hold {' and '.join(keys)} in each line")
     if [answer_text(row[keys[0]]) for row in of_first] != [answer_text(row[keys[0]]) for row in of_second]:
         return OTHER_EXAMPLES
     ours, theirs = (run.task_report.scoring(run.evaluation.scores if run.evaluation else {}) for run in (one, two))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.report.run_record import RunRecord
-from glassformer.runs.records import StepMetrics
+from glassformer.runs.records import Evaluation, StepMetrics
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import number
 
@@ -22,7 +22,8 @@ def draw_all(facts: RunRecord) -> dict[str, bytes]:
     """Draw every plot a run has numbers for: PNG bytes by file name without suffix."""
     metric = facts.metric
     with ps.style():
-        drawn = facts.task_report.drawn(facts.evaluation) if facts.evaluation else {}
+        plots = facts.task_report.plots if facts.evaluation else {}
+        drawn = {name: image for name, (draw, _) in plots.items() if (image := draw(facts.evaluation or Evaluation()))}
         if len(facts.training) > 1:
             drawn["loss"] = curve(facts, "loss", "Loss", "In training and on validation; lower is better")
         if metric.name != "loss" and any(row.valid for row in facts.validations):

@@ -61,7 +61,6 @@ class Task(ABC):
         metric: the score that selects the checkpoint.
         report: how its runs are reported.
         explain_as: the kind of model that `explain` traces, and by which an exported model is used.
-        looked_into: what one text has several answers to, of which `explain` shows one: "label", "word", or nothing.
         decision: how probabilities become answers, as chosen on validation.
         needs_tokens: roles of special tokens without which it cannot be trained, such as "mask".
         pools: whether its models pool the vectors of tokens into one, so that they can take the pooling of another.
@@ -81,7 +80,6 @@ class Task(ABC):
     writes: ClassVar[tuple[str, ...]] = ()
     imported_start: ClassVar[Mapping[str, Any]] = {}
     explain_as: ClassVar[str]
-    looked_into: ClassVar[str] = ""
     decision: Decision = Decision()
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:

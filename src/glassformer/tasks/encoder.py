@@ -56,8 +56,7 @@ class EncoderTask(Task):
         reading = {"read": read_tagged, "count": count_tags} if head.per_word else {}
         schema = DataSchema(head.name, head.columns, check=head.check_rows, **reading)
         of_head = {"name": head.name, "metric": head.report.headline, "report": head.report, "ignores": head.ignores}
-        looked_into = "word" if head.per_word else "label" if head.several else ""
-        more = {"explain_as": head.kind, "pools": not head.per_word, "looked_into": looked_into}
+        more = {"explain_as": head.kind, "pools": not head.per_word}
         return type(head.name, (EncoderTask,), of_head | more | {"schema": schema, "head": head})
 
     def __init__(self, config: Config, tokenizer: Tokenizer, label_names: list[str] | None = None) -> None:
@@ -114,7 +113,7 @@ class EncoderTask(Task):
         self, writer: CorpusWriter, split: Split, rows: Sequence[Any] | None, read: Callable[[str], ReadText]
     ) -> Iterator[dict[str, Any]]:
         """Write texts, their words as `read` finds them, and what is true of them; yield the marks of their answers."""
-        t, text, ids, surfaces = self.tokenizer, self.config.text, writer.sequences("ids"), writer.surfaces()
+        t, text, ids = self.tokenizer, self.config.text, writer.sequences("ids")
         target = writer.numbers("target") if self.head.several or self.head.per_word else None
         if target is None:
             writer.labels = np.array(rows or [0] * len(split), "<i4" if self.label_names else "<f8")
@@ -122,8 +121,7 @@ class EncoderTask(Task):
         for number, found in enumerate(encoded):
             kept = writer.truncate(found.ids, text.truncate)
             ids.append(kept)
-            if surfaces is not None:
-                surfaces.append_surfaces(t.truncate(found.ids, text.max_len, text.truncate, found.surfaces))
+            writer.add_surfaces(t.truncate(found.ids, text.max_len, text.truncate, found.surfaces))
             if target is not None:
                 target.append([*found.places, *(rows[number] if rows else [0] * len(found.places))])
             cut = {"truncated": True} if len(found.ids) > t.room(text.max_len) else {}

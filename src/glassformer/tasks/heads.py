@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from glassformer.data.datasets.columns import LABEL, LABELS, NUMBER, TEXT, ColumnSpec, Rows
+from glassformer.data.datasets.columns import LABEL, LABELS, NUMBER, TEXT, ColumnSpec
 from glassformer.data.datasets.labels import labels_of, normalised_label
 from glassformer.data.datasets.numbers import mean_and_sd, why_no_number
 from glassformer.data.datasets.tagged import TAGS, WORDS
@@ -38,7 +40,7 @@ from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.scoring import Predictions, Scoring, f1, ratio, share
 from glassformer.models.encoder_models import TextClassifier, TextEmbedder, TokenClassifier
 from glassformer.nn.cross_entropy import cross_entropy_sum
-from glassformer.runs.records import Evaluation, JsonObject
+from glassformer.runs.records import Evaluation
 from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, SEVERAL_LABELS
 from glassformer.tasks.probe import prior_logits
 from glassformer.tasks.reporting import TaskReport
@@ -140,26 +142,26 @@ class Head:
             return [sorted({*row}) for row in found]
         return found if self.per_word else [row[0] for row in found]
 
-    def check_rows(self, rows: Mapping[str, Rows], diagnostics: Diagnostics, known: Names = ()) -> None:
+    def check_rows(self, parts: Mapping[str, Split], diagnostics: Diagnostics, known: Names = ()) -> None:
         """Note answers that cannot be used, by file and line; without known names those of training are known."""
         if not self.columns[1:] or (self.per_word and diagnostics.n_issues):
             return  # a bare encoder has no answers; of tags in another form each would be unknown
         if self.unit and not known:
-            if (found := diagnostics.noted(self.names, rows["train"].answer, rows["train"].path)) is None:
+            if (found := diagnostics.noted(self.names, parts["train"])) is None:
                 return
             known = found
         names, shown = {*known, *map(normalised_label, known)}, ", ".join(known[:10]) + ", …" * (len(known) > 10)
-        for part in rows.values():
-            for line, text, answer in zip(part.lines, part.text, part.answer, strict=True):
+        for part in parts.values():
+            for line, text, answer in zip(part.lines or repeat(0), part.text, part.answers, strict=False):
                 for place, name in enumerate(self.parts(answer)):
                     what = "" if self.unit else why_no_number(name)
                     if self.unit and name and name not in names:  # an empty one was noted when it was read
                         word = f"word {place + 1} ({text.split()[place][:40]!r}): " if self.per_word else ""
                         what = f"{word}{self.unit} {name!r} is not one of the training data's ({shown})"
                     if what:
-                        diagnostics.error(part.path, line, "label", what)
-        if not (self.unit or diagnostics.n_issues) and (train := rows.get("train")):
-            diagnostics.noted(scale_of, train.answer, train.path)
+                        diagnostics.error(Path(part.source), line, "label", what)
+        if not (self.unit or diagnostics.n_issues) and (train := parts.get("train")):
+            diagnostics.noted(scale_of, train)
 
 
 def class_names(labels: set[str]) -> list[str]:
@@ -213,23 +215,19 @@ def confusion_matrix(evaluation: Evaluation) -> bytes | None:
 # --- tables -----------------------------------------------------------------------------------------------------
 
 
-def precision_table(unit: str, rows: Sequence[JsonObject]) -> str:
-    """Return precision, recall and F1 of each class or label as Markdown; `unit` is the header of their names."""
-    keys = "precision", "recall", "f1"
-    cells = [[row["label"], *(percent(row[key]) for key in keys), f"{row['support']:,}"] for row in rows]
-    return table([unit, *keys, "examples"], cells)
-
-
 def tables(evaluation: Evaluation) -> list[str]:
-    """Return what follows the scores: a row a name."""
-    named = ((unit, evaluation.scores.get(f"per_{unit}") or []) for unit in ("class", "label"))
-    return [precision_table(unit, rows) for unit, rows in named if 1 <= len(rows) <= MOST_ROWS]
+    """Return what follows the scores: precision, recall and F1 of each class or label as Markdown."""
+    keys, written = ("precision", "recall", "f1"), list[str]()
+    for unit in ("class", "label"):
+        rows = evaluation.scores.get(f"per_{unit}") or []
+        cells = [[row["label"], *(percent(row[key]) for key in keys), f"{row['support']:,}"] for row in rows]
+        written += [table([unit, *keys, "examples"], cells)] if 1 <= len(rows) <= MOST_ROWS else []
+    return written
 
 
 def counts_of_labels(predictions: Predictions) -> np.ndarray:
     """Return of each text how many labels are rightly answered, wrongly answered, and missed, (N, 3)."""
-    sets = ((set(row["truth"]), set(row["labels"])) for row in predictions)
-    return np.array([(len(true & found), len(found - true), len(true - found)) for true, found in sets], float)
+    return scores.set_counts([({*row["truth"]}, {*row["labels"]}) for row in predictions])
 
 
 def counts_of_numbers(predictions: Predictions) -> np.ndarray:

@@ -133,7 +133,7 @@ class Pretrain(Task):
 
     def _write(self, writer: CorpusWriter, encoded: Iterable[tuple[list[int], list[str]]]) -> None:
         """Write the windows of encoded texts that hold a token to predict, or one that is masked already."""
-        t, ids, surfaces = self.tokenizer, writer.sequences("ids"), writer.surfaces()
+        t, ids = self.tokenizer, writer.sequences("ids")
         length, others = t.room(self.config.text.max_len), t.special_ids - {t.mask_id}
         writer.stats |= {"n_empty": 0}
         for tokens, forms in encoded:
@@ -141,8 +141,7 @@ class Pretrain(Task):
             for start in range(0, len(tokens), length):
                 if not others.issuperset(window := tokens[start : start + length]):
                     ids.append(t.framed(window))
-                    if surfaces is not None:
-                        surfaces.append_surfaces(forms[start : start + length])
+                    writer.add_surfaces(forms[start : start + length])
 
     def batches(self, model: nn.Module, corpus: EncodedCorpus, group: ProcessGroup = SINGLE_PROCESS) -> Iterator[Batch]:
         """Yield batches with the same masked tokens at every call and on every rank.

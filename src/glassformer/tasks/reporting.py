@@ -102,11 +102,6 @@ class TaskReport:
         known = self.table_metrics or [*(metric.name for metric in self.metrics), *METRICS]
         return [name for name in dict.fromkeys(known) if evaluation.value(name) is not None]
 
-    def drawn(self, evaluation: Evaluation) -> dict[str, bytes]:
-        """Draw an evaluation's own pictures: PNG by name."""
-        images = {name: draw(evaluation) for name, (draw, _) in self.plots.items()}
-        return {name: image for name, image in images.items() if image is not None}
-
     def scoring(self, scores: JsonObject) -> Scoring:
         """Return what the headline of an evaluation is computed from."""
 

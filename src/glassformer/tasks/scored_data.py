@@ -77,7 +77,7 @@ def _facts(split: Split, name: str, train: Split | None, changed: list[str], run
         logger.warning(of_texts(n_empty, len(split), "empty"))
     if name == "train" or train is None or changed:
         return facts
-    overlap = overlap_with_training(split, train, running_text)
-    if overlap.n_shared:
-        logger.warning(overlap_text("validation" if name == "valid" else "test", overlap, running_text))
-    return facts | {"also_in_training": overlap.n_shared, "compared_with_training": overlap.n}
+    n_shared, n = overlap_with_training(split, train, running_text)
+    if n_shared:
+        logger.warning(overlap_text("validation" if name == "valid" else "test", n_shared, n, running_text))
+    return facts | {"also_in_training": n_shared, "compared_with_training": n}

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from glassformer.data.check import compared, label_counts
-from glassformer.data.corpus import RaggedArray, fingerprint
+from glassformer.data.corpus import RaggedArray
 from glassformer.data.findings import KnownData, of_data
 from glassformer.runs.model_folder import read_origin
 from glassformer.runs.records import IMPORT, INITIAL, DataRecord, JsonObject, SplitRecord
@@ -136,7 +136,7 @@ def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
             if len(corpus) > 1:
                 counts["n_texts_unknown"] = n_texts_with_unknown(task.token_columns(corpus), task.tokenizer.unk_id)
         counts |= compared(split, context.data.train, len(context.train) == 1)  # running text is one sequence
-        splits[name] = SplitRecord(**counts, sha256=fingerprint(split))
+        splits[name] = SplitRecord(**counts, sha256=split.sha256)
     return splits
 
 

@@ -173,12 +173,13 @@ PREMISES = [(f"the dog {i} ran home", f"an animal {i} moved", "xyz"[i % 3]) for 
 @for_each(
     ("rows", "header", "hint"),
     [
+        (PREMISES, ("premise", "hypothesis", "label"), "that of the second: --pair-column …; to read one alone"),
+        (ROWS, ("words", "kind"), "header (words, kind) or number from 1: --text-column … --label-column …"),
         (
-            PREMISES,
-            ("premise", "hypothesis", "label"),
-            "number from 1: --text-column … (of pairs of texts also --pair-column)",
+            [("7", *row) for row in ROWS],
+            ("nr", "was", "label"),
+            "header (nr, was, label) or number from 1: --text-column … (of pairs of texts also --pair-column)",
         ),
-        ([("7", *row) for row in ROWS], ("nr", "was", "label"), "--text-column …"),
         ([("7", *row) for row in ROWS], None, "--text-column … --label-column …"),
         (
             [(text, "01"[len(text) % 2], "10"[len(text) % 2]) for text, _ in ROWS],
@@ -191,10 +192,21 @@ def test_what_is_not_known_is_named_at_once(tmp_path: Path, rows: Any, header: A
     assert hint in read(tmp_path, table(rows, header)).message
 
 
+def test_all_columns_that_are_not_there_are_named_at_once(tmp_path: Path) -> None:
+    found = read(tmp_path, table(ROWS, HEADER), text_column="body", label_column="kind")
+    assert "there are no columns 'body' and 'kind'; its columns: text, label" in found.message
+    assert "--text-column --label-column" in found.message
+
+
+def test_label_is_a_usual_name_of_numbers_too(tmp_path: Path) -> None:
+    content = table([(text, f"{i}.5") for i, (text, _) in enumerate(ROWS)], HEADER)
+    assert len(read(tmp_path, content, task="regress").examples) == 24
+
+
 def test_a_number_beyond_the_columns_is_named(tmp_path: Path) -> None:
     for content in (table(ROWS, ("comment_text", "verdict")), table(ROWS)):
         found = read(tmp_path, content, text_column="9")
-        assert "there is no column '9'; there are 2 columns count them from 1: --text-column" in found.message
+        assert "there is no column '9'; it" in found.message and "its number from 1: --text-column" in found.message
 
 
 def test_labels_of_json_are_a_name_or_a_list(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
+
 from glassformer.data.datasets.labels import (
     clean_label_sets,
     clean_labels,
@@ -119,7 +121,7 @@ ColumnSpecs = tuple[ColumnSpec, ...]
 _TEXTS = """text review sentence content comment message body tweet post document question utterance phrase
 description abstract headline title"""
 _LABELS = "label labels class category sentiment target intent topic emotion polarity rating stars score y"
-_NUMBERS = "stars score rating ratings target value number price"
+_NUMBERS = "stars score rating ratings target value number price label labels y"
 _FIRSTS = "premise sentence1 sentence_1 question1 text_a text1 sentence_a query"
 _SOURCES = "src source source_text input original from"
 _TARGETS = "tgt trg target target_text translation output to"
@@ -149,45 +151,21 @@ class Columns:
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Columns | None:
         """Return columns that a run keeps as JSON; None where the data was no table."""
-        if not value:
-            return None
-        return Columns(tuple(value["keys"]), tuple(value["headers"]), value["n_fields"], value["has_header"])
+        return msgspec.convert(value, Columns) if value else None
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Texts with their targets (none, if they stand alone), the line each row begins on, and the columns of a table."""
-
-    text: list[str]
-    answer: list[str]
-    lines: Sequence[int]
-    path: Path
-    resolved: Columns | None = None
-
-    @property
-    def columns(self) -> tuple[str | None, ...]:
-        """Return the headers of the columns; empty where the data was no table."""
-        return self.resolved.headers if self.resolved else ()
-
-    def split(self) -> Split:
-        return Split(self.text, self.answer if len(self.answer) == len(self.text) else None, str(self.path))
-
-
-def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows:
+def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Split:
     """Read columns of a table; rows with an error are reported and left out. What was decided is a note.
 
     Raises:
         UsageError: the file's suffix is unknown, a column is missing, or it is not clear what the first row is.
     """
-    rows = read_rows(path, diagnostics)
-    sample = list(itertools.islice(rows, SAMPLE_ROWS))
-    if not sample or path in diagnostics.cut or (columns := choose_columns(path, sample, specs, diagnostics)) is None:
-        deque(rows, maxlen=0)  # to the end, so that every error is reported
-        return Rows([], [], [], path)
-    lines, texts, answers = array("q"), list[str](), list[str]()
-    names, last = [plain(name) for name in sample[0].fields] if columns.has_header else [], specs[-1]
-    read = [plain(name or "") for name in columns.headers]
-    for row in below_header(path, itertools.chain(sample, rows), columns, diagnostics):
+    columns, rows, names = open_table(path, specs, diagnostics)
+    if columns is None:
+        return Split([], [] if specs[1:] else None, str(path))
+    lines, texts, answers, last = array("q"), list[str](), list[str](), specs[-1]
+    names, read = [[plain(name or "") for name in each] for each in (names, columns.headers)]
+    for row in rows:
         fields = row.fields if isinstance(row.fields, dict) else dict(zip(names, row.fields, strict=False))
         if len(specs) > 1 and (rejected := why_rejected(fields, read)):
             diagnostics.error(path, row.line, "label", rejected)
@@ -199,7 +177,22 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows
     count_missing(path, sides if last.clean else sides + answers, diagnostics)
     if last.clean is not None:
         answers = last.clean(path, lines, answers, last.separator or "", diagnostics)
-    return Rows(texts, answers, lines, path, columns)
+    return Split(texts, answers if specs[1:] else None, str(path), lines, columns)
+
+
+def open_table(
+    path: Path, specs: ColumnSpecs, diagnostics: Diagnostics
+) -> tuple[Columns | None, Iterator[Row], Sequence[str]]:
+    """Return the columns to read, the rows below the header, and all names; no columns where that was reported."""
+    rows = read_rows(path, diagnostics)
+    sample = list(itertools.islice(rows, SAMPLE_ROWS))
+    cut = not sample or path in diagnostics.cut
+    columns = None if cut else choose_columns(path, sample, specs, diagnostics)
+    if columns is None:
+        deque(rows, maxlen=0)  # to the end, so that every error is reported
+        return None, iter(()), []
+    names = [*sample[0].fields] if columns.has_header or not columns.n_fields else []
+    return columns, below_header(path, itertools.chain(sample, rows), columns, diagnostics), names
 
 
 def plain(name: str) -> str:
@@ -211,7 +204,7 @@ def plain(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Sample:
+class _Table:
     """The cells of the first row of a table, the first rows of values, and whether there is a header."""
 
     path: Path
@@ -222,14 +215,41 @@ class _Sample:
     def column(self, i: int) -> list[str]:
         return [row[i] for row in self.rows]
 
-    def called(self, i: int) -> str:
-        """Return how a flag names a column."""
-        return shlex.quote(self.names[i]) if self.header else str(i + 1)
+    def place_of(self, spec: ColumnSpec) -> int | None:
+        """Return the place of the column that a flag, or else training, names; None where there is none."""
+        wanted = spec.requested or spec.trained
+        if spec.position is not None or not self.header or wanted is None:
+            return spec.position
+        alike = [i for i, name in enumerate(self.names) if plain(name) == plain(wanted)]
+        return next((i for i in alike if self.names[i] == wanted), alike[0] if alike else None)
 
-    def shown(self) -> str:
+    def refuse_absent(self, specs: ColumnSpecs) -> None:
+        """Raise UsageError of all columns that flags or training name and that are not there."""
+        named = [spec for spec in specs if spec.requested or (spec.trained and len(self.names) > 1)]
+        if absent := [spec for spec in named if self.place_of(spec) not in range(len(self.names))]:
+            shown = " and ".join(repr(spec.requested or spec.trained) for spec in absent)
+            trained = "" if absent[0].requested else ", which the training data has"
+            are = "are no columns" if len(absent) > 1 else "is no column"
+            hint = f"name it, or give its number from 1: {' '.join(spec.flag for spec in absent)}"
+            raise UsageError(f"{self.path}: there {are} {shown}{trained}; {self.there()}", hint)
+
+    def there(self) -> str:
         if self.header:
             return f"its columns: {', '.join(self.names)}"
-        return "it has no header (if it has: --header yes)"
+        return f"it has {counted(len(self.names), 'columns')}, and no header (if it has: --header yes)"
+
+    def hint(self, specs: ColumnSpecs, found: Sequence[object]) -> str:
+        """Return the flags of the columns that were not found, or what to write instead of columns of 0 and 1."""
+        called = [shlex.quote(name) if self.header else str(i + 1) for i, name in enumerate(self.names)]
+        binary = [name for i, name in enumerate(called) if {*map(str.strip, self.column(i))} == {"0", "1"}]
+        unknown = [spec for spec, place in zip(specs, found, strict=True) if place in (None, set())]
+        if specs[-1].clean and specs[-1] in unknown and len(binary) > 1:
+            advice = "write the names of each text's labels into one column, parted by ;"
+            return f"{', '.join(binary)} hold 0 and 1: {advice}"
+        flags = " ".join(f"{spec.flag} …" for spec in unknown)
+        also = f" (of pairs of texts also {SECOND.flag})" if may_be_pairs(specs) else ""
+        names = f"header ({', '.join(called)}) or " if self.header else ""
+        return f"name what is read, by {names}number from 1: {flags}{also}"
 
 
 def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> Columns | None:
@@ -247,16 +267,14 @@ def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagno
         there = f"{needed}, but there {'is' if len(names) == 1 else 'are'} {len(names)}{also}"
         diagnostics.error(path, sample[0].line, "columns", there)
         return None
-    for spec in specs:
-        if spec.position is not None and spec.position not in range(len(names)):
-            message = f"{path}: there is no column {spec.requested!r}; there are {counted(len(names), 'columns')}"
-            raise UsageError(message, f"count them from 1: {spec.flag}")
     if of_json:
-        below = [[_shown(row.fields.get(name)) for name in names] for row in sample if isinstance(row.fields, dict)]
+        values = ([row.fields.get(name) for name in names] for row in sample if isinstance(row.fields, dict))
+        below = [["" if value is None else str(value) for value in row] for row in values]
     else:
         below = [row.fields for row in sample[1:] if isinstance(row.fields, list) and len(row.fields) == len(names)]
     has_names = of_json or (header == "yes" if header else has_header(path, names, below, specs))
-    table = _Sample(path, names, below if has_names else [names, *below], has_names)
+    table = _Table(path, names, below if has_names else [names, *below], has_names)
+    table.refuse_absent(specs)
     places = _places(table, specs)
     _note(table, places, specs, diagnostics)
     headers = tuple(names[i] if has_names else None for i in places)
@@ -267,11 +285,10 @@ def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagno
 
 def has_header(path: Path, names: Sequence[str], below: Sequence[Sequence[str]], specs: ColumnSpecs) -> bool:
     """Return whether the first row of a table is its header; raise UsageError where it may be one or not."""
-    table, lowered, last = _Sample(path, names, below, True), [plain(name) for name in names], specs[-1]
-    if any(_named(spec, names) is not None for spec in specs):
+    table, lowered, last = _Table(path, names, below, True), [plain(name) for name in names], specs[-1]
+    if any(spec.position is None and table.place_of(spec) is not None for spec in specs):
         return True
-    if unknown := next((spec for spec in specs if spec.requested and spec.position is None), None):
-        raise _absent(table, unknown)
+    table.refuse_absent(tuple(spec for spec in specs if spec.requested))
     below = [row for row in below if [plain(cell) for cell in row] != lowered]  # without a header that comes again
     values = [{part for row in below for part in last.parts(row[i])} for i in range(len(names))]
     usual = [
@@ -279,6 +296,9 @@ def has_header(path: Path, names: Sequence[str], below: Sequence[Sequence[str]],
     ]
     if all(any(lowered[i] not in values[i] for i in places) for places in usual):
         return True
+    if may_be_pairs(specs) and not usual[0] and usual[1] and (first := {*lowered}.intersection(_FIRSTS.split())):
+        what = f"{path}: by its name the column {min(first)!r} holds the first text of a pair"
+        raise UsageError(what, f"name that of the second: {SECOND.flag} …; to read one alone: {TEXT.flag} …")
     n_spaced = [sum(" " in cell.strip() for cell in column) for column in zip(*below, strict=True)]
     single = not any(" " in name.strip() for name in names)  # words above texts of several
     of_words = single and len(below) > 1 and 2 * min(n_spaced) > len(below)
@@ -286,38 +306,26 @@ def has_header(path: Path, names: Sequence[str], below: Sequence[Sequence[str]],
     doubtful = of_words or trained or any(name in spec.usual for spec in specs for name in lowered)
     if all(spec.place for spec in specs) or not doubtful:
         known = next((i for i in (last.position, last.place and last.place[0]) if i is not None), None)
-        places = range(len(names)) if known is None else range(len(names))[known : known + 1]
+        places = range(len(names)) if known is None else [known]
         for i in [i for i in places if not last.doubt([row[i] for row in (names, *below)])][-1:]:
             if last.doubt is not few_values or values[i].issuperset(last.parts(names[i])):
                 return False
     shown = ", ".join(repr(name[:40]) for name in names[:6])
-    hint = f"say which: --header yes or --header no; if yes, {_hint(table, specs, usual)}"
+    hint = f"say which: --header yes or --header no; if yes, {table.hint(specs, usual)}"
     raise UsageError(f"{path}: its first row may be a header or an example ({shown})", hint)
 
 
-def _named(spec: ColumnSpec, names: Sequence[str]) -> int | None:
-    """Return the place of the column with the header that a flag, or else training, names; None for none."""
-    wanted = spec.requested or spec.trained
-    if wanted is None or spec.position is not None:
-        return None
-    exact = [i for i, name in enumerate(names) if name == wanted]
-    return next(iter(exact or [i for i, name in enumerate(names) if plain(name) == plain(wanted)]), None)
-
-
-def _places(table: _Sample, specs: ColumnSpecs) -> tuple[int, ...]:
+def _places(table: _Table, specs: ColumnSpecs) -> tuple[int, ...]:
     """Return the place of each column; raise UsageError where some are not known."""
-    path, names, header = table.path, table.names, table.header
-    lowered, places = [plain(name) for name in names], list[int | None]()
+    path, names, lowered, places = table.path, table.names, [plain(name) for name in table.names], list[int | None]()
     for spec in specs:
-        place = spec.position if spec.position is not None else _named(spec, names) if header else None
-        if place is None and (spec.requested or (spec.trained and len(names) > 1)):
-            raise _absent(table, spec)
-        if place is None and not header and spec.place and spec.place[1] == len(names):
-            place = spec.place[0]
-        if place is None and header:
+        place = table.place_of(spec)
+        if place is None and table.header:
             usual = (lowered.index(name) for name in spec.usual if name in lowered)
             place = next((i for i in usual if i not in places), None)
-        if place is not None and header:
+        elif place is None and spec.place and spec.place[1] == len(names):
+            place = spec.place[0]
+        if place is not None and table.header:
             exact = names[place] in (spec.requested, spec.trained)
             if (twice := names.count(names[place]) if exact else lowered.count(lowered[place])) > 1:
                 message = f"{path}: {twice} columns have the name {names[place]!r}"
@@ -327,10 +335,10 @@ def _places(table: _Sample, specs: ColumnSpecs) -> tuple[int, ...]:
             raise UsageError(f"{path}: {spec.flag} names the column of the {other}", "name another for one")
         places.append(place)
     unknown = " and ".join(spec.name for spec, place in zip(specs, places, strict=True) if place is None)
-    hint = _hint(table, specs, places)
+    hint = table.hint(specs, places)
     if unknown and len(names) != len(specs):
         what = f"{path}: there is no column that is known to hold the {unknown}"
-        raise UsageError(f"{what}; {table.shown()}", hint)
+        raise UsageError(f"{what}; {table.there()}", hint)
     for k in reversed(range(len(specs))):
         if places[k] is None:
             doubts = {i: specs[k].doubt(table.column(i)) for i in range(len(names)) if i not in places}
@@ -341,30 +349,12 @@ def _places(table: _Sample, specs: ColumnSpecs) -> tuple[int, ...]:
     return tuple(i for i in places if i is not None)
 
 
-def _absent(table: _Sample, spec: ColumnSpec) -> UsageError:
-    """Return the error of a column that a flag or training names, and that is not there."""
-    wanted = spec.requested or spec.trained or ""
-    trained = "" if spec.requested else ", which the training data has"
-    hint = f"name it, or give its number from 1: {spec.flag}"
-    return UsageError(f"{table.path}: there is no column {wanted!r}{trained}; {table.shown()}", hint)
-
-
-def _hint(table: _Sample, specs: ColumnSpecs, found: Sequence[object]) -> str:
-    """Return the flags that name the columns that were not found, or what to write instead of columns of 0 and 1."""
-    binary = [table.called(i) for i in range(len(table.names)) if {*map(str.strip, table.column(i))} == {"0", "1"}]
-    if specs[-1].clean and found[-1] in (None, set()) and len(binary) > 1:
-        return f"{', '.join(binary)} hold 0 and 1: write the names of each text's labels into one column, parted by ;"
-    flags = " ".join(f"{spec.flag} …" for spec, place in zip(specs, found, strict=True) if place in (None, set()))
-    also = f" (of pairs of texts also {SECOND.flag})" if may_be_pairs(specs) else ""
-    return f"name what is read, by header or number from 1: {flags}{also}"
-
-
 def may_be_pairs(specs: ColumnSpecs) -> bool:
     """Return whether the columns are of texts with answers, and a column of second texts may stand beside them."""
     return len(specs) == 2 and specs[0].name == TEXT.name
 
 
-def _note(table: _Sample, places: Sequence[int], specs: ColumnSpecs, diagnostics: Diagnostics) -> None:
+def _note(table: _Table, places: Sequence[int], specs: ColumnSpecs, diagnostics: Diagnostics) -> None:
     """Note what was decided, with the first row as it is understood, and long texts that are not read."""
     called = [repr(name) if table.header else str(i + 1) for i, name in enumerate(table.names)]
     shown = ", ".join(f"{spec.name} is column {called[i]}" for spec, i in zip(specs, places, strict=True))
@@ -378,28 +368,25 @@ def _note(table: _Sample, places: Sequence[int], specs: ColumnSpecs, diagnostics
     diagnostics.notes += [f"{table.path.name}: {note}" for note in notes]
 
 
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
-
-
 # --- rows ------------------------------------------------------------------------------------------------------
 
 
 def below_header(path: Path, rows: Iterator[Row], columns: Columns, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows below the header; one that comes again, as where files were put together, is counted and noted."""
-    header, seen = list[str](), list[int]()
+    header, repeated = list[str](), list[int]()
     for i, row in enumerate(rows):
         short = columns.has_header and (i == 0 or max(map(len, row.fields)) < LONGEST_NAME)
         found = [plain(cell) for cell in row.fields] if short else []
-        header = header or found
-        if not header or sorted(found) != sorted(header):
+        if i == 0 and short:
+            header = found
+        elif not short or sorted(found) != sorted(header):
             yield row
         elif found == header:
-            seen.append(row.line)
+            repeated.append(row.line)
         else:
             order = f"a second header has the columns in another order ({', '.join(row.fields)})"
             diagnostics.error(path, row.line, "columns", f"{order}; read the files apart")
-    if repeated := seen[1:]:
+    if repeated:
         diagnostics.counts["repeated headers left out"] += len(repeated)
         where = ", ".join(f"{line:,}" for line in repeated[:5]) + ", …" * (len(repeated) > 5)
         diagnostics.notes.append(f"{path.name}: a header came again and was left out (line {where})")
@@ -494,7 +481,7 @@ class DataSchema:
         task: its name, for messages.
         columns: the columns of a table, (text, target), or (text,) alone; None for running text.
         parallel: whether two files with matching lines may replace a table.
-        check: reports targets that cannot be used, given the rows of all parts ("train", "valid", "test").
+        check: reports targets that cannot be used, given all parts ("train", "valid", "test").
         read: reads a file that is no table of these columns; the columns say what flags name.
         count: counts what `data check` prints of a part, by name.
     """
@@ -502,8 +489,8 @@ class DataSchema:
     task: str
     columns: tuple[ColumnSpec, ...] | None = None
     parallel: bool = False
-    check: Callable[[Mapping[str, Rows], Diagnostics], None] = lambda rows, diagnostics: None
-    read: Callable[[Path, ColumnSpecs, Diagnostics], Rows] | None = None
+    check: Callable[[Mapping[str, Split], Diagnostics], None] = lambda parts, diagnostics: None
+    read: Callable[[Path, ColumnSpecs, Diagnostics], Split] | None = None
     count: Callable[[Split], Mapping[str, int]] = lambda split: {}
 
     @property

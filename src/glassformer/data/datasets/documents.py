@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from array import array
 from collections.abc import Sequence
@@ -11,15 +12,17 @@ from pathlib import Path
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.datasets.columns import Rows
 from glassformer.data.diagnostics import Diagnostics, numbered_lines, read_document
-from glassformer.data.sources import is_json_object, not_read, read_folder, suffix_of
+from glassformer.data.sources import suffix_of
 from glassformer.data.splits import Split
 from glassformer.errors import DataError
+from glassformer.utils.formatting import counted
 
 ENOUGH_FILES = 10
 """From so many files on, whole files are set aside; below, the running text is cut."""
 TEST_SHARE = 0.1
+N_NAMED = 3
+"""Files that are not read and are named."""
 
 SNIFFED_CHARS, SNIFFED_LINES = 1 << 16, 100
 """What is looked at of a text, the first of a folder, to say whether it is JSON or has markup."""
@@ -45,7 +48,7 @@ def read_documents(path: Path, diagnostics: Diagnostics) -> list[str]:
     return texts
 
 
-def read_texts(path: Path, diagnostics: Diagnostics) -> Rows:
+def read_texts(path: Path, diagnostics: Diagnostics) -> Split:
     """Read independent texts, one per line, from a .txt or every .txt in a folder; blank lines are skipped."""
     texts, lines, files = list[str](), array("q"), _files_in(path, diagnostics) if path.is_dir() else [path]
     for file in files:
@@ -56,25 +59,35 @@ def read_texts(path: Path, diagnostics: Diagnostics) -> Rows:
             else:
                 diagnostics.counts["empty lines"] += 1
     note_markup(next(iter(files), path), texts, diagnostics)
-    return Rows(texts, [], lines, path)
+    return Split(texts, None, str(path), lines)
 
 
 def _files_in(folder: Path, diagnostics: Diagnostics) -> list[Path]:
-    """Return every .txt or .txt.gz in a folder and its subfolders, in the order of their names; note what is not."""
-    texts, others = read_folder(folder, ".txt")
+    """Return every .txt or .txt.gz in a folder and its subfolders, in the order of their names; note what is not.
+
+    That is a file of another name, a link that leads to a folder or nowhere, or a folder that cannot be read.
+    """
+    texts, others = list[Path](), list[str]()
+    for path in sorted(folder.rglob("*"), key=lambda path: path.relative_to(folder).as_posix()):
+        if path.is_file() and suffix_of(path) == ".txt":
+            texts.append(path)
+        elif not path.is_dir() or path.is_symlink() or not os.access(path, os.R_OK | os.X_OK):
+            others.append(path.relative_to(folder).as_posix())
+    shown = ", ".join(others[:N_NAMED]) + ", …" * (len(others) > N_NAMED)
+    not_read = f"{counted(len(others), 'other files')} not read ({shown})" if others else ""
     if not texts:
-        also = f"; {not_read(others)}" if others else ""
+        also = f"; {not_read}" if others else ""
         diagnostics.error(folder, 0, "missing", f"there is no .txt file in this folder{also}")
     elif others:
         diagnostics.counts["other files not read"] += len(others)
-        diagnostics.notes.append(f"{folder}: {not_read(others)}")
+        diagnostics.notes.append(f"{folder}: {not_read}")
     return texts
 
 
 def note_markup(path: Path, lines: Sequence[str], diagnostics: Diagnostics) -> None:
     """Note a text whose first lines are JSON objects or hold markup, which a model would learn to write."""
     lines = [line for line in lines[:SNIFFED_LINES] if line.strip()]
-    of_json = len(lines) > 2 and all(map(is_json_object, lines[:3]))
+    of_json = len(lines) > 2 and all(line.strip()[0] + line.strip()[-1] == "{}" for line in lines[:3])
     if of_json or 2 * sum(_MARKUP.search(line) is not None for line in lines) > len(lines) > 2:
         what = "its lines are JSON objects" if of_json else "most of its lines hold markup"
         advice = "to read a column of a table, name it .csv, .tsv or .jsonl"

@@ -1,39 +1,34 @@
 """IMDB: the Large Movie Review Dataset (Maas et al. 2011), read from its archive in one pass.
 
 25,000 reviews to train on, 25,000 to test on, half of each positive, and 50,000 without labels, to pretrain on. Texts
-stay as they are, line breaks of HTML included. What was read once is kept in the cache.
+stay as they are, line breaks of HTML included.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import tarfile
 import zlib
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.config import DataConfig
-from glassformer.data.download import cache_dir, fetch, find
+from glassformer.data.download import fetch, find
 from glassformer.data.splits import Split, TextData, group_split
-from glassformer.errors import DataError, GlassformerError
-from glassformer.utils.atomic_io import atomic_write_text, sha256_file
+from glassformer.errors import DataError
 
 LABELS = ["neg", "pos"]
 URL = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
 ARCHIVE_HASH = "md5:7c2ac02c03563afcf9b574c7e56c153a"
-# Of the texts in the order of their numbers, each after its length in bytes, so that borders count.
+# `Split.sha256` of the texts in the order of their numbers.
 SHA256 = {
-    "train/neg": "13349f6a7a424e963b101ca8bce4a1855531fd1f666e4c916b6bf9674e0fd837",
-    "train/pos": "5ef06e000db12340fefa78bbcf7e2ab8211cf5feebd75e903380788528ef46f5",
-    "test/neg": "8f545bcb91d48200c7e9ccef9caff8b32e5a88ac8fe8adbeef359cb7b3c6f93d",
-    "test/pos": "77cd7b02291ee46a6348d24523e7b98bc1f56ef469b411ee4f60e541392c5a88",
-    "train/unsup": "cbd93af92f9a4dff2e9c33280f49b8e8babeabcbb8171ca34f17f9e289de43f9",
+    "train/neg": "30d37c1190a2c4b0d4617798892e510eb217be64833da5e0dba08fcaf15ae138",
+    "train/pos": "20539287cfbe00c9019fa8be4fb6911c2f52ad1ae66fcdc034e39429a3cb3ead",
+    "test/neg": "868bdd0a847032808f5518d1166ad22e66ec4f23f45f70242256f3e9bc0468ff",
+    "test/pos": "12a4545d8593b6be18e5787a4a0b461a50caaa5517f086249e97478a06e854cc",
+    "train/unsup": "92cf43fd9582268e6ebbdd869be381d3c9cd456126f357b3fb2daad78e498bce",
 }
-LABELLED, UNLABELLED = ("train/neg", "train/pos", "test/neg", "test/pos"), ("train/unsup",)
+LABELLED = ("train/neg", "train/pos", "test/neg", "test/pos")
 _REVIEW = re.compile(r"(?:^|/)((?:train|test)/(?:neg|pos|unsup))/(\d+)_\d+\.txt$")
 _URLS = re.compile(r"(?:^|/)(train|test)/urls_(neg|pos|unsup)\.txt$")
 
@@ -74,7 +69,7 @@ def load_texts(data: DataConfig) -> TextData:
     Raises:
         DataError: as `load`.
     """
-    parts = _load_parts(data, LABELLED) | _load_parts(data, UNLABELLED)
+    parts = _load_parts(data, [*LABELLED, "train/unsup"])
     hashes, notes = _hashes(parts)
     (everything, films), (test, _), more = _labelled(parts, "train"), _labelled(parts, "test"), parts["train/unsup"]
     in_train, in_valid = group_split(films, None, data.valid_fraction, data.split_seed)
@@ -102,32 +97,14 @@ def _labelled(parts: dict[str, Part], side: str) -> tuple[Split, list[str]]:
 
 def _hashes(parts: dict[str, Part]) -> tuple[dict[str, str], list[str]]:
     """Return the hash of each part, and a note on those that differ from the published ones."""
-    hashes = dict[str, str]()
-    for name, part in parts.items():
-        digest = hashlib.sha256()
-        for text in part.texts:
-            raw = text.encode("utf-8")
-            digest.update(b"%d\n%b" % (len(raw), raw))
-        hashes[f"aclImdb/{name}"] = digest.hexdigest()
+    hashes = {f"aclImdb/{name}": Split(part.texts).sha256 for name, part in parts.items()}
     other = [name for name in parts if hashes[f"aclImdb/{name}"] != SHA256[name]]
     return hashes, [f"these reviews differ from the published data set: {', '.join(other)}"] if other else []
 
 
 def _load_parts(data: DataConfig, names: Sequence[str]) -> dict[str, Part]:
-    """Load parts by name, from the cache if they were read before, else from the archive."""
-    [archive] = find(data, "imdb", ["aclImdb*.tar.gz"]) or [fetch(URL, "imdb", ARCHIVE_HASH)]
-    cached = cache_dir() / "parsed" / f"imdb-{sha256_file(archive)[:16]}-{len(names)}.json"
-    try:
-        parts = json.loads(cached.read_bytes())
-    except (OSError, ValueError):
-        parts = _read_archive(archive, names)
-        with suppress(OSError, GlassformerError):  # a disk that is full or read-only costs the next start some seconds
-            atomic_write_text(cached, json.dumps(parts, ensure_ascii=False))
-    return {name: Part(*part) for name, part in parts.items()}
-
-
-def _read_archive(archive: Path, names: Sequence[str]) -> dict[str, Part]:
     """Read the reviews of some parts, and their films: line i of a list of addresses is that of review i."""
+    [archive] = find(data, "imdb", ["aclImdb*.tar.gz"]) or [fetch(URL, "imdb", ARCHIVE_HASH)]
     reviews, urls = {name: dict[int, str]() for name in names}, dict[str, list[str]]()
     try:
         with tarfile.open(archive, "r:gz") as tar:

@@ -20,7 +20,6 @@ from glassformer.data.datasets.columns import (
     Columns,
     ColumnSpecs,
     DataSchema,
-    Rows,
     as_trained,
     may_be_pairs,
     read_table,
@@ -28,7 +27,7 @@ from glassformer.data.datasets.columns import (
 )
 from glassformer.data.datasets.documents import cut_running_text, note_markup, read_documents, read_texts
 from glassformer.data.datasets.labels import count_missing, rarest_labels, visible
-from glassformer.data.diagnostics import Diagnostics, TableForm, read_lines
+from glassformer.data.diagnostics import Diagnostics, read_lines
 from glassformer.data.sources import suffix_of
 from glassformer.data.splits import Split, TextData, group_split, limited
 from glassformer.errors import DataError, UsageError
@@ -88,9 +87,9 @@ def load(schema: DataSchema, data: DataConfig, known: Columns | None = None) -> 
     """
     diagnostics = Diagnostics()
     source = str(data.files.train_file or data.files.src_file)
-    rows = read_parts(schema, data_parts(schema, data), data, diagnostics, known)
+    splits = read_parts(schema, data_parts(schema, data), data, diagnostics, known)
     diagnostics.raise_if_any()
-    splits, columns = {name: part.split() for name, part in rows.items()}, rows["train"].resolved
+    columns = splits["train"].columns
     if "valid" not in splits and data.use_test_as_validation and "test" in splits:
         splits["valid"] = splits["test"]
     elif "valid" not in splits and schema.columns is None:
@@ -117,9 +116,9 @@ def load_test(
     if part is None:
         hint = "name the files: --test-file, or of translations --test-src-file and --test-tgt-file"
         raise UsageError("there is nothing to score", hint)
-    rows = read_parts(schema, {"test": part}, data, diagnostics, known)["test"]
+    split = read_parts(schema, {"test": part}, data, diagnostics, known)["test"]
     diagnostics.raise_if_any()
-    return rows.split()
+    return split
 
 
 def data_parts(schema: DataSchema, data: DataConfig, need_train: bool = True) -> dict[str, Part]:
@@ -137,14 +136,14 @@ def data_parts(schema: DataSchema, data: DataConfig, need_train: bool = True) ->
 
 def read_parts(
     schema: DataSchema, parts: dict[str, Part], data: DataConfig, diagnostics: Diagnostics, known: Columns | None = None
-) -> dict[str, Rows]:
-    """Read the rows of every split that has files; columns are first looked for where those of training are.
+) -> dict[str, Split]:
+    """Read every split that has files; columns are first looked for where those of training are.
 
     Problems go to `diagnostics`, including those that the task finds in the targets; rows with others are dropped.
     """
-    rows: dict[str, Rows] = {}
+    splits = dict[str, Split]()
     files, specs = data.files, schema.columns or ()
-    diagnostics.form = TableForm(files.header, files.delimiter, files.quotes, files.encoding)
+    diagnostics.form = files
     if may_be_pairs(specs) and (files.pair_column is not None or (known is not None and len(known.headers) > 2)):
         specs = with_second(specs)
     requested = {spec: getattr(files, spec.flag[2:].replace("-", "_")) for spec in specs}
@@ -152,24 +151,23 @@ def read_parts(
     specs = tuple(replace(spec, requested=requested[spec], separator=separators[spec]) for spec in specs)
     for name, part in parts.items():
         if part:
-            rows[name] = _read_part(schema, part, as_trained(specs, known), diagnostics)
-            known = known or rows[name].resolved
-    for part in rows.values():
-        if not part.text and not diagnostics.n_issues:
-            diagnostics.error(part.path, 0, "empty file", "there is no example in this file")
-    train = rows.get("train")
-    if train is None or (train.text and train.path not in diagnostics.cut):  # answers not read are not unknown
-        schema.check(rows, diagnostics)
-    return rows
+            splits[name] = _read_part(schema, part, as_trained(specs, known), diagnostics)
+            known = known or splits[name].columns
+            if not splits[name].text and not diagnostics.n_issues:
+                diagnostics.error(Path(splits[name].source), 0, "empty file", "there is no example in this file")
+    train = splits.get("train")
+    if train is None or (train.text and Path(train.source) not in diagnostics.cut):  # answers not read are not unknown
+        schema.check(splits, diagnostics)
+    return splits
 
 
 def _read_part(
     schema: DataSchema, part: Path | tuple[Path, Path], specs: ColumnSpecs, diagnostics: Diagnostics
-) -> Rows:
+) -> Split:
     if isinstance(part, Path):
         if not specs:
             texts = read_documents(part, diagnostics)
-            return Rows(texts, [], range(1, len(texts) + 1), part)
+            return Split(texts, None, str(part), range(1, len(texts) + 1))
         if schema.read is not None:
             return schema.read(part, specs, diagnostics)
         if len(specs) == 1 and (part.is_dir() or suffix_of(part) == ".txt"):
@@ -183,7 +181,7 @@ def _read_part(
     if len(src) != len(tgt) and diagnostics.cut.isdisjoint(part):
         counted = f"{len(src):,} lines, but {part[1]} has {len(tgt):,}"
         diagnostics.error(part[0], n + 1, "line counts", f"{counted}; parallel files pair them line by line")
-    return Rows(src[:n], tgt[:n], range(1, n + 1), part[0])
+    return Split(src[:n], tgt[:n], str(part[0]), range(1, n + 1))
 
 
 def _set_aside(schema: DataSchema, train: Split, data: DataConfig, diagnostics: Diagnostics) -> dict[str, Split]:

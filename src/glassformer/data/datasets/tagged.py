@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.datasets.columns import Columns, ColumnSpec, ColumnSpecs, Rows, few_values, plain, why_rejected
+from glassformer.data.datasets.columns import Columns, ColumnSpec, ColumnSpecs, few_values, plain, why_rejected
 from glassformer.data.datasets.labels import MAX_SHOWN, normalised_label, note_spellings
 from glassformer.data.datasets.numbers import is_number
 from glassformer.data.datasets.tables import read_rows
 from glassformer.data.diagnostics import Diagnostics, encoding_issue, numbered_lines
 from glassformer.data.sources import is_columnar, suffix_of
+from glassformer.data.splits import Split
 from glassformer.errors import UsageError
 from glassformer.text.tags import OUTSIDE
 from glassformer.text.words import read_running
@@ -78,7 +79,7 @@ class _Sentences:
         self.answers.append("\n".join(clean))
         self.lines.append(line)
 
-    def rows(self) -> Rows:
+    def rows(self) -> Split:
         note_spellings(self.path, self.written, self.diagnostics)
         self._refuse_other_forms()
         if self.resolved:
@@ -86,7 +87,7 @@ class _Sentences:
             shown = ", ".join(f"{what} are {key + 1 if isinstance(key, int) else repr(key)}" for what, key in named)
             first = f"{self.texts[0].split()[0]!r} | {self.answers[0].split()[0]!r}" if self.texts else "none"
             self.diagnostics.notes.append(f"{self.path.name}: {shown}; first example: {first}")
-        return Rows(self.texts, self.answers, self.lines, self.path, self.resolved)
+        return Split(self.texts, self.answers, str(self.path), self.lines, self.resolved)
 
     def _refuse_other_forms(self) -> None:
         """Report the first tag that is of spans and no IOB2: one in another spelling, or one that continues no span."""
@@ -106,7 +107,7 @@ class _Sentences:
                     return
 
 
-def read_tagged(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Rows:
+def read_tagged(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Split:
     """Read sentences with tags; those with an error are reported and left out.
 
     In files of columns `specs` may name the numbers of those of the word and of the tag, counted from 1.
