@@ -35,26 +35,20 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Config": "config",
-    "LanguageModel": "models.language_model",
-    "MultiHeadAttention": "nn.attention",
-    "Run": "run",
-    "TextClassifier": "models.encoder_models",
-    "Tokenizer": "text.tokenizer",
-    "Translator": "models.translator",
-    "attention": "nn.attention",
-    "dry_run": "api",
-    "errors": "",
-    "import_model": "api",
-    "load": "api",
-    "load_recipe": "config.recipes",
-    "overfit_batch": "api",
-    "resume": "api",
-    "trace": "explain.trace",
-    "train": "api",
+_MODULES = {
+    "api": ("dry_run", "import_model", "load", "overfit_batch", "resume", "train"),
+    "config": ("Config",),
+    "config.recipes": ("load_recipe",),
+    "explain.trace": ("trace",),
+    "models.encoder_models": ("TextClassifier",),
+    "models.language_model": ("LanguageModel",),
+    "models.translator": ("Translator",),
+    "nn.attention": ("MultiHeadAttention", "attention"),
+    "run": ("Run",),
+    "text.tokenizer": ("Tokenizer",),
 }
-"""Where each public name is defined; `errors` is the module itself."""
+"""The public names of each module; `errors` is a module itself."""
+_HOMES = {"errors": ""} | {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 

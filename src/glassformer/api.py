@@ -6,6 +6,7 @@ data it was trained on. torch is imported where it is needed, for a model that w
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -14,20 +15,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from glassformer.config import (
-    AdamWConfig,
-    Config,
-    DataConfig,
-    DatesConfig,
-    DecodeConfig,
-    FilesConfig,
-    ModelConfig,
-    Multi30kConfig,
-    MuonConfig,
-    SGDConfig,
-    TextConfig,
-    TrainConfig,
-)
+from glassformer import config as fields_of
+from glassformer.config import Config
 from glassformer.config.recipes import check_type, load_recipe, override
 from glassformer.errors import UsageError, options_as_arguments
 from glassformer.run import Run
@@ -38,6 +27,8 @@ from glassformer.utils.console import is_main_process, log_to_stderr
 if TYPE_CHECKING:
     from glassformer.runs.records import StepMetrics
 
+logger = logging.getLogger(__name__)
+
 Recipe: TypeAlias = str | Path | Config
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,17 +37,17 @@ if TYPE_CHECKING:
 
     @dataclass(frozen=True, kw_only=True)
     class Settings(
-        DecodeConfig,
-        MuonConfig,
-        AdamWConfig,
-        SGDConfig,
-        TrainConfig,
-        ModelConfig,
-        TextConfig,
-        DatesConfig,
-        Multi30kConfig,
-        FilesConfig,
-        DataConfig,
+        fields_of.DecodeConfig,
+        fields_of.MuonConfig,
+        fields_of.AdamWConfig,
+        fields_of.SGDConfig,
+        fields_of.TrainConfig,
+        fields_of.ModelConfig,
+        fields_of.TextConfig,
+        fields_of.DatesConfig,
+        fields_of.Multi30kConfig,
+        fields_of.FilesConfig,
+        fields_of.DataConfig,
     ):
         """Every setting by its name, and sections as dictionaries: what a type checker accepts after the recipe."""
 
@@ -112,7 +103,10 @@ def train(
         UsageError, DataError, DivergedError, ResourceError, Interrupted: see `errors`.
         SystemExit: this is not the first of several processes.
     """
-    return train_checked(_configured(recipe, settings), out=out, on_step=on_step, seeds=seeds)
+    config = _configured(recipe, settings)
+    folder = _folder(out) if out is not None else Path("runs") / (config.recipe or config.task)
+    train_into(config, folder, on_step, seeds)
+    return _of_first_process(folder)
 
 
 @_typed(Settings)
@@ -144,26 +138,18 @@ def _configured(recipe: Recipe, settings: dict[str, Any]) -> Config:
     return override(config, settings, ignores=task_class(config.task).ignores)
 
 
-@log_to_stderr()
-def train_checked(
-    config: Config,
-    *,
-    out: str | Path | None = None,
-    on_step: Callable[[StepMetrics], None] | None = None,
-    seeds: int | None = None,
-) -> Run:
-    """Do what `train` does, of a configuration that `override` has made."""
+def train_into(
+    config: Config, folder: Path, on_step: Callable[[StepMetrics], None] | None = None, seeds: int | None = None
+) -> None:
+    """Train, evaluate and report a run of a configuration that `override` has made, or several."""
+    from glassformer.training.multi_seed import start_seeds
     from glassformer.training.trainer import start_run
 
-    folder = _folder(out) if out is not None else Path("runs") / (config.recipe or config.task)
     if seeds is None:
         start_run(config, RunFolder(folder), on_step)
-        return _of_first_process(folder)
-    from glassformer.training.multi_seed import start_seeds
-
-    _check_alone("seeds")
-    start_seeds(config, folder, seeds, _evaluate_together, on_step)
-    return load(folder)
+    else:
+        _check_alone("seeds")
+        start_seeds(config, folder, seeds, _evaluate_together, on_step)
 
 
 @log_to_stderr()
@@ -200,18 +186,21 @@ def resume(out: str | Path, *, on_step: Callable[[StepMetrics], None] | None = N
     The number of processes may differ from before; all but the first end here, as in `train`. With `finish` the run
     trains no more: its best weights so far are evaluated, and the report says that it was stopped.
     """
+    resume_in(out := _folder(out), on_step, finish)
+    return _of_first_process(out)
+
+
+def resume_in(out: Path, on_step: Callable[[StepMetrics], None] | None, finish: bool) -> None:
+    """Resume a run, or several seeds."""
+    from glassformer.training.multi_seed import resume_seeds
     from glassformer.training.trainer import resume_run
 
-    out = _folder(out)
-    if SeedsFolder(out).exists:
-        from glassformer.training.multi_seed import resume_seeds
-
-        if finish:
-            raise UsageError("finish ends one run, and this folder holds several", f"name one: {out}/seed-1")
-        resume_seeds(SeedsFolder(out), _evaluate_together, on_step)
-    else:
+    if not SeedsFolder(out).exists:
         resume_run(RunFolder(out), on_step, finish)
-    return _of_first_process(out)
+    elif finish:
+        raise UsageError("finish ends one run, and this folder holds several", f"name one: {out}/seed-1")
+    else:
+        resume_seeds(SeedsFolder(out), _evaluate_together, on_step)
 
 
 @options_as_arguments()
@@ -308,7 +297,10 @@ def _load(path: str | Path, device: str, precision: str | None) -> Run:
 
     if precision not in (None, "fp32", "bf16"):
         raise UsageError(f"precision must be fp32 or bf16, not {precision!r}", "leave it out for that of the run")
-    folder = SeedsFolder(path).best if SeedsFolder(path).exists else RunFolder(path)
+    folder = RunFolder(path)
+    if SeedsFolder(path).exists:
+        folder = SeedsFolder(path).best
+        logger.info(f"{path} holds several seeds; {folder.path} is the best by validation")
     task, weights = load_model_folder(folder)
     target, model = choose_device(device), task.build_model()
     load_weights(model, weights)

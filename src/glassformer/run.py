@@ -85,6 +85,13 @@ class PredictOptions(DecodeOptions, total=False):
     min_probability: float | None
 
 
+class EditedOptions(PredictOptions, total=False):
+    """Also edits of the forward pass, and the member of an ensemble that has them."""
+
+    edits: Sequence[str]
+    member: int
+
+
 class Run:
     """A trained model in evaluation mode, with its task, tokenizer and configuration; `path` is the run folder.
 
@@ -141,28 +148,14 @@ class Run:
         return replace(computing_of(self.config.train), precision=self.precision, threads=None)
 
     @overload
-    def predict(  # pyright: ignore[reportOverlappingOverload]
-        self, texts: GivenText, *, edits: Sequence[str] = (), member: int = 1, **options: Unpack[PredictOptions]
-    ) -> Answer: ...
+    def predict(self, texts: GivenText, **options: Unpack[EditedOptions]) -> Answer: ...  # pyright: ignore[reportOverlappingOverload]
 
     @overload
-    def predict(
-        self,
-        texts: Iterable[GivenText],
-        *,
-        edits: Sequence[str] = (),
-        member: int = 1,
-        **options: Unpack[PredictOptions],
-    ) -> list[Answer]: ...
+    def predict(self, texts: Iterable[GivenText], **options: Unpack[EditedOptions]) -> list[Answer]: ...
 
     @options_as_arguments()
     def predict(
-        self,
-        texts: GivenText | Iterable[GivenText],
-        *,
-        edits: Sequence[str] = (),
-        member: int = 1,
-        **options: Unpack[PredictOptions],
+        self, texts: GivenText | Iterable[GivenText], **options: Unpack[EditedOptions]
     ) -> Answer | list[Answer]:
         """Return the answer to a text, a dictionary with the keys of the task's `predict`; of a list, a list of them.
 
@@ -170,37 +163,36 @@ class Run:
 
         Args:
             texts: a text, or a list of texts; where the model reads pairs, a tuple of two texts, or a list of them.
-            edits: edits of the forward pass as text, such as "encoder.0.self.head3=0"; computed in fp32.
-            member: which model of an ensemble is edited and answers alone, counted from 1; without edits all answer.
             options: fields of `DecodeConfig` (`beam_size=1`); of a classifier also `calibrated=True`, for probabilities
-                at the temperature fitted on validation, and `min_probability`, below which it answers no label.
+                at the temperature fitted on validation, and `min_probability`, below which it answers no label;
+                `edits`, edits of the forward pass as text, such as "encoder.0.self.head3=0", computed in fp32, and
+                `member`, which model of an ensemble is edited and answers alone, counted from 0; without edits all do.
 
         Raises:
             DataError: what came is not a text, or not a list of texts.
             UsageError: an edit is malformed, names no step, needs a second text, or does not fit one of the texts; or a
                 member without edits.
         """
+        from glassformer.models.ensemble import Ensemble
+        from glassformer.utils.device import tuned
+
         given: Any = given_texts(self.task.tokenizer, texts)
-        alone = isinstance(given, str)
-        several = [given] if alone else [*given]
+        several, edits = [given] if isinstance(given, str) else [*given], options.pop("edits", ())
+        if "member" in options and not edits:
+            raise UsageError("without edits all members answer together", "leave out `member`, or pass edits")
+        member = options.pop("member", 0)
         rule, decode = self.task.answer_rule({**options})
         if edits:
             from glassformer.explain.edits.what_if import predict_edited
-            from glassformer.models.ensemble import Ensemble
 
             if rule.calibrated and isinstance(self.model, Ensemble):
                 raise UsageError("the temperature is of the whole ensemble, not of one", "leave out calibrated")
             answers: Any = [*rule.apply(predict_edited(self, several, edits, self._decode(decode), member))]
-            return answers[0] if alone else answers
-        if member != 1:
-            raise UsageError("without edits all members answer together", "leave out `member`, or pass edits")
-        from glassformer.utils.device import tuned
-
-        with tuned(self.device, self.computing):
-            predicted = self.task.predict(self.answering, several, self._decode(decode))
-            answers = [*rule.apply(predicted)]
+        else:
+            with tuned(self.device, self.computing):
+                answers = [*rule.apply(self.task.predict(self.answering, several, self._decode(decode)))]
             warn_of_cut(answers, self.config.text.max_len)
-        return answers[0] if alone else answers
+        return answers[0] if isinstance(given, str) else answers
 
     def predict_stream(
         self, lines: Iterable[GivenText], *, first: int = 0, **options: Unpack[PredictOptions]
@@ -229,7 +221,7 @@ class Run:
         *,
         target: str | None = None,
         checkpoint: str = "model",
-        member: int = 1,
+        member: int = 0,
         label: str | None = None,
         **options: Unpack[DecodeOptions],
     ) -> Explanation:
@@ -239,7 +231,7 @@ class Run:
             text: the text, source sentence or prompt; of pairs a tuple of two texts.
             target: a translation to look at instead of the model's own.
             checkpoint: "model", or a snapshot or checkpoint of the run: "step-00000016".
-            member: which model of an ensemble, counted from 1.
+            member: which model of an ensemble, counted from 0.
             label: which of several labels, where a text may have them; the most probable one by default. Of a tagger
                 which word, by itself or by its number from 1; the first that is tagged by default.
             options: fields of `DecodeConfig`.
@@ -260,7 +252,7 @@ class Run:
         lr: float | None = None,
         optimizer: str | None = None,
         checkpoint: str = "model",
-        member: int = 1,
+        member: int = 0,
         label: str | None = None,
     ) -> Explanation:
         """Look at one step of learning: the loss of an answer, the gradient of every tensor, and what steps change.

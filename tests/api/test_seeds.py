@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import statistics
 from collections.abc import Iterator, Sequence
@@ -240,4 +241,5 @@ def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytes
     assert report["score"]["n"] == 2 and report["split"] == "valid" and "test" not in {*report, *report["runs"][0]}
     assert f"report: {out / 'report.json'}" in message.err and "seed 2, run 2 of 2" in message.err
     assert main(["train", "--resume", str(out)]) == 0
-    assert "(mean of 2 seeds, SD " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert all(re.search(rf"^{name} +\S", out, re.MULTILINE) for name in ("metric", "n", "mean", "sd"))

@@ -21,10 +21,10 @@ def run() -> Run:
 
 
 def test_every_cell_is_torchs_and_every_check_agrees(app: Callable[..., App], run: Run) -> None:
-    explanation = explain(run, TraceRequest(TEXT, member=2))
-    page = app(run, "step", text=TEXT, member=2)
+    explanation = explain(run, TraceRequest(TEXT, member=1))
+    page = app(run, "step", text=TEXT, member=1)
     nodes = [*explanation.records, "probabilities"]
-    addresses = [address("step", {"text": TEXT, "member": 2, "node": node, "head": 1}) for node in nodes]
+    addresses = [address("step", {"text": TEXT, "member": 1, "node": node, "head": 1}) for node in nodes]
     for node, found in zip(nodes, page.page.evaluate(WALK, [nodes, addresses]), strict=True):
         assert found["state"] == "ok", (node, found["says"])
         expected = matrix_of(explanation, node, found["slice"])
@@ -63,9 +63,9 @@ def test_the_n_grams_of_the_chosen_token_are_written_out(app: Callable[..., App]
 
 def test_another_member_is_a_click_away(app: Callable[..., App], run: Run) -> None:
     page = app(run, "flow", text=TEXT)
-    assert "member 1, shown here" in page.page.inner_text(".notes")
-    page.page.click("[data-member='3']")
+    assert "member 0, shown here" in page.page.inner_text(".notes")
+    page.page.click("[data-member='2']")
     page.until("document.querySelector('.notes').textContent.includes('member 3, shown here')")
-    assert page.param["member"] == "3"
-    answer = explain(run, TraceRequest(TEXT, member=3)).together.answer  # pyright: ignore
+    assert page.param["member"] == "2"
+    answer = explain(run, TraceRequest(TEXT, member=2)).together.answer  # pyright: ignore
     assert page.page.inner_text("[data-role=answer]").split() == f"{' '.join(answer.values())}, by all 3 models".split()

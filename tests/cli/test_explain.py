@@ -47,6 +47,22 @@ def test_a_report_is_written(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     assert "glassformer-data" in path.read_text(encoding="utf-8")
 
 
+def test_what_is_drawn_and_learned_is_said_in_json_too(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    drawn = cli("figure", runs.classify, "a good film", "attention", "-o", tmp_path / "a.svg", "--json")
+    assert json.loads(drawn.out) == {"out": str(tmp_path / "a.svg")}
+    learned = cli("learn", runs.classify, "a good film", "neg", "--steps", "1")
+    smoothed = json.loads(cli("learn", runs.classify, "a good film", "neg", "--json").out)["smoothing"]
+    assert (f"label smoothing of {smoothed:g}" in learned.out) == (smoothed > 0)
+    assert learned.out.index("before") < learned.out.index("after") < learned.out.index("gradient norm")
+
+
+@pytest.mark.parametrize("command", ["explain", "export"])
+def test_an_ensemble_of_runs_is_refused_by_name(cli: Callable, runs: Runs, tmp_path: Path, command: str) -> None:
+    words = ["a"] if command == "explain" else [tmp_path / "out", "--to", "hf"]
+    refused = cli(command, f"{runs.classify},{runs.classify}", *words)
+    assert refused.code == 2 and "names several runs" in refused.err and f"one of them: {runs.classify}" in refused.err
+
+
 @pytest.mark.parametrize("suffix", ["pdf", "svg", "png"])
 def test_a_figure_is_written(cli: Callable, runs: Runs, tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.{suffix}"
@@ -67,7 +83,7 @@ def test_a_figure_is_written(cli: Callable, runs: Runs, tmp_path: Path, suffix: 
         (["explain", "RUN", "a", "-o", "a.txt"], "--out ends in .txt"),
         (["explain", "RUN", "a", "-o", "a"], "--out ends in nothing"),
         (["explain", "RUN", "a", "--member", "99", "--json"], "there is no member 99: this run is"),
-        (["explain", "RUN", "a", "--member", "0", "--json"], "--member must be a whole number in [1, 100]"),
+        (["explain", "RUN", "a", "--member", "-1", "--json"], "--member must be a whole number in [0, 99]"),
         (["explain", "RUN", "a", "--checkpoint", "../x", "--json"], "--checkpoint must be"),
         (["explain", "RUN", "a", "--target", "b", "--json"], "target"),
         (["explain", "RUN", "a", "--label", "b", "--json"], "there is no label to choose"),
@@ -129,7 +145,7 @@ def test_an_edit_prints_what_is_predicted_instead(cli: Callable, runs: Runs) -> 
     facts = json.loads(cli("edit", runs.classify, "good", "embedding=B", "--compare", "bad", "--json").out)
     other = json.loads(cli("predict", runs.classify, "bad", "--json").out)
     assert facts["answer_after"] == other["label"]
-    assert facts["member"] == 1
+    assert facts["member"] == 0
     assert facts["effects"][0].keys() >= {"log_prob_before", "log_prob_after", "kl", "contrast"}
 
 
@@ -149,31 +165,9 @@ def test_findings_are_written_and_checked(cli: Callable, runs: Runs, tmp_path: P
     file.write_text(file.read_text("utf-8").replace("change = ", "change = 9.0  # "), "utf-8")
     message = cli("findings", runs.classify, file, "--json")
     assert message.code == 1 and json.loads(message.out)["findings"][0]["differences"]
-    for flag in (("--member", "1"), ("--checkpoint", "model")):
+    for flag in (("--member", "0"), ("--checkpoint", "model")):
         refused = cli("edit", runs.classify, "good", "embedding=0", "-o", file, *flag)
         assert refused.code == 2 and "finished model" in refused.err
-
-
-def test_the_page_opens_on_a_finding_of_the_run_and_without_one_that_does_not_fit(
-    cli: Callable, runs: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[object] = []
-    monkeypatch.setattr(
-        "glassformer.explain.page.server.serve",
-        lambda *_, start, **__: opened.append([e.request.to_json() for e in start]),
-    )
-    file = runs.classify / "findings.toml"
-    try:
-        edit = "encoder.0.self.context[head:0]=0"
-        assert cli("edit", runs.classify, "a good film", edit, "-o", file).code == 0
-        assert cli("explain", runs.classify, "--no-browser").code == 0
-        assert opened[-1] == [{"text": "a good film", "edits": [edit]}]
-        for text in (file.read_text("utf-8").replace("head:0", "head:9"), "x = ["):
-            file.write_text(text, "utf-8")
-            message = cli("explain", runs.classify, "--no-browser")
-            assert message.code == 0 and opened[-1] == [] and "without the findings" in message.err
-    finally:
-        file.unlink(missing_ok=True)
 
 
 def test_the_page_shows_what_the_command_has_traced(cli: Callable, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

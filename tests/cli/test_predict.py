@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.tiny_runs import Runs
 
 from glassformer.utils import console
@@ -251,3 +252,11 @@ def test_what_strangers_named_is_printed_without_control_characters(
 def test_empty_texts_are_counted(cli: Callable, runs: Runs) -> None:
     assert "1 of 3 texts is empty" in cli("predict", runs.classify, "a", " ", "b").err
     assert "empty" not in cli("predict", runs.classify, "a").err
+
+
+def test_a_text_of_unknown_words_alone_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """Also of a model that reads the n-grams of unknown words."""
+    run = ngram_run()
+    [known] = run.task.tokenizer.tokens([run.task.tokenizer.vocab_size - 1])
+    run.predict(["zzz qqq", f"zzz {known}"])
+    assert "1 of 2 texts is read with 2 tokens unknown to the model" in caplog.text

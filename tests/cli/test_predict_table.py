@@ -17,7 +17,7 @@ import pytest
 from tests.helpers.pretrained import bert_folder
 from tests.helpers.tiny_runs import SMALL, Runs
 
-from glassformer.cli import predict
+from glassformer.cli import use
 from glassformer.cli.main import main
 from glassformer.data.answered_table import TableWriter
 
@@ -179,7 +179,7 @@ def test_what_cannot_be_written_is_refused_before_an_answer(
     cli: Callable, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str, message: str
 ) -> None:
     (tmp_path / name).write_text(content, "utf-8")
-    monkeypatch.setattr(predict, "_answered", None)  # nothing calls it
+    monkeypatch.setattr(use.PredictTable, "answered", None)  # nothing calls it
     done = cli("predict-table", runs.classify, tmp_path / name, tmp_path / "b.csv")
     assert done.code == 3 and message in done.err, done.err
     assert [path.name for path in tmp_path.iterdir()] == [name]

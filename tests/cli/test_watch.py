@@ -11,7 +11,7 @@ import pytest
 from tests.explain.test_report import Page
 from tests.helpers.small_runs import FLAGS, write_table
 
-from glassformer.cli import watch
+from glassformer.cli import explain
 from glassformer.cli.main import main
 from glassformer.runs.model_folder import step_folders
 
@@ -43,7 +43,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
         PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
         Popen = staticmethod(started)
 
-    monkeypatch.setattr(watch, "subprocess", Replaced)
+    monkeypatch.setattr(explain, "subprocess", Replaced)
     return started
 
 
@@ -59,7 +59,7 @@ def test_watching_changes_no_bit_and_ends_with_the_training(tmp_path: Path, star
     assert not started.commands
     assert trained(tmp_path, "watched", "--watch", "--no-browser") == 0
     ((_, _, code, *arguments),) = started.commands
-    assert code == watch.CHILD
+    assert code == explain.CHILD
     assert arguments == ["watch", str(tmp_path / "watched"), "--control", "--device=cpu", "--no-browser"]
     assert started.environments[0]["OMP_NUM_THREADS"] == "1"
     assert started.processes[0].returncode is not None, "it has ended"
@@ -76,14 +76,14 @@ def test_a_page_that_cannot_be_started_stops_no_training(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(watch.subprocess, "Popen", refuse)
+    monkeypatch.setattr(explain.subprocess, "Popen", refuse)
     assert trained(tmp_path, "run", "--watch") == 0
     assert capsys.readouterr().err.count("the page cannot be started: Cannot allocate memory") == 1
 
 
 @pytest.mark.skipif("os.name == 'nt'", reason="signals are POSIX's")
 def test_the_page_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", watch.CHILD, "watch", str(tmp_path), "--no-browser", "--port", "0"]
+    command = [sys.executable, "-c", explain.CHILD, "watch", str(tmp_path), "--no-browser", "--port", "0"]
     page = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert page.stdin is not None and page.stdout is not None
     try:

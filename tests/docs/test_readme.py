@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli import flags
-from glassformer.cli.main import COMMANDS, parts_of
-from glassformer.config.recipes import load_recipe, recipe_names
+from glassformer.cli.main import COMMANDS, class_of
+from glassformer.config.recipes import recipe_names
 from glassformer.training import finetune
 
 ROOT = Path(__file__).parents[2]
 
 
-ARGUMENTS = {name: parts_of(name)[0] for name in COMMANDS}
+CLASSES = {name: class_of(name) for name in COMMANDS}
 DOCUMENTS = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md")
 
 
@@ -48,15 +48,16 @@ def test_documented_commands_exist(path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(finetune, "with_pretrained_settings", lambda config, _: config)  # of a run that is not there
     for command in commands(path.read_text(encoding="utf-8")):
         verb, *rest = shlex.split(command)[1:]
-        assert verb in ARGUMENTS, f"{path.name}: {command}"
+        assert verb in CLASSES, f"{path.name}: {command}"
         if not rest or {"…", "...", "--help"} & {*rest}:
             continue  # the command is named, not shown
-        given = flags.read(ARGUMENTS[verb], rest)
-        if verb == "train" and given.words and given.words[0].islower() and "/" not in given.words[0]:
-            assert given.words[0] in recipe_names(), f"{path.name}: {command}"
-            given.for_recipe(load_recipe(given.words[0]))
+        words, given, _ = flags.parse(CLASSES[verb], rest)
+        if verb == "train" and words and words[0].islower() and "/" not in words[0]:
+            assert words[0] in recipe_names(), f"{path.name}: {command}"
+            read = flags.read(CLASSES[verb], rest)
+            read.configured(read.base)
         elif verb not in ("data", "train"):
-            given.arguments()
+            flags.converted(CLASSES[verb], given)
 
 
 def test_make_targets_in_the_documents_exist() -> None:

@@ -12,7 +12,7 @@ from tests.helpers.for_each import for_each
 
 from glassformer.cli.flags import flags_of
 from glassformer.cli.main import COMMANDS
-from glassformer.cli.train import TrainArguments
+from glassformer.cli.train import Train
 from glassformer.config import TextConfig
 from glassformer.config.recipes import recipe_names
 from glassformer.explain.capture.sites import SITES
@@ -64,7 +64,7 @@ def test_the_reference_has_every_command_flag_recipe_and_step(tmp_path: Path) ->
     for name in COMMANDS:
         assert f"\n## {name}\n\n```text\n" in text["command-line"]
     train = text["command-line"].partition("\n## train\n")[2].partition("\n## ")[0]
-    assert {flag.name for flag in flags_of(TrainArguments)} <= set(re.findall(r"--[\w.-]+", train))
+    assert {flag.name for flag in flags_of(Train)} <= set(re.findall(r"--[\w.-]+", train))
     for name in recipe_names():
         assert f"\n## {name}\n" in text["recipes"]
     for name in [*SITES, *OPERATIONS]:
@@ -72,7 +72,7 @@ def test_the_reference_has_every_command_flag_recipe_and_step(tmp_path: Path) ->
 
 
 def test_no_flag_is_without_help() -> None:
-    assert [flag.name for flag in flags_of(TrainArguments) if not flag.help] == []
+    assert [flag.name for flag in flags_of(Train) if not flag.help] == []
 
 
 def test_a_page_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def run() -> Run:
 def test_explain_traces_a_member_and_notes_the_answer_of_the_ensemble(run: Run) -> None:
     expected = run.predict(TEXT)
     probabilities = []
-    for member, model in enumerate(run.model.members, start=1):
+    for member, model in enumerate(run.model.members):
         e = run.explain(TEXT, member=member)
         with torch.no_grad():
             logits = model(**e.model_inputs)[0]
@@ -52,14 +52,14 @@ def test_explain_traces_a_member_and_notes_the_answer_of_the_ensemble(run: Run) 
 
 
 def test_explain_warns_that_a_member_is_traced(run: Run) -> None:
-    e = run.explain(TEXT, member=2)
+    e = run.explain(TEXT, member=1)
     own, all_ = ("{headline} ({detail})".format(**answer) for answer in (e.answer, e.together.answer))
-    sentence = f"all 3 models together answer {all_}; member 2, shown here, answers {own}"
+    sentence = f"all 3 models together answer {all_}; member 1, shown here, answers {own}"
     manifest = e.manifest()
     assert sentence in e.warnings and sentence in manifest["warnings"] and sentence in repr(e)
-    assert manifest["together"] == {"size": 3, "member": 2, "answer": e.together.answer}
+    assert manifest["together"] == {"size": 3, "member": 1, "answer": e.together.answer}
     assert manifest["answer"] == e.answer != e.together.answer
-    assert manifest["request"]["member"] == 2 and manifest["model"]["ensemble_size"] == 3
+    assert manifest["request"]["member"] == 1 and manifest["model"]["ensemble_size"] == 3
     assert run_info(run)["model"]["ensemble_size"] == 3
     n_params = sum(p.numel() for p in run.model.members[1].parameters())
     assert manifest["model"]["n_params"] == n_params == run_info(run)["model"]["n_params"] / 3
@@ -79,10 +79,10 @@ def test_explain_of_a_single_model_has_no_member() -> None:
 
 @for_each(("members", "kind"), [(3, "an ensemble of 3"), (1, "a single model")])
 def test_explain_rejects_unknown_members(members: int, kind: str) -> None:
-    with pytest.raises(UsageError, match=f"there is no member 4: this run is {kind}"):
-        ngram_run(members=members).explain(TEXT, member=4)
-    with pytest.raises(UsageError, match=r"member must be a whole number in \[1, 100\]"):
-        TraceRequest.from_dict({"text": "a", "member": 0})
+    with pytest.raises(UsageError, match=f"there is no member 3: this run is {kind}"):
+        ngram_run(members=members).explain(TEXT, member=3)
+    with pytest.raises(UsageError, match=r"member must be a whole number in \[0, 99\]"):
+        TraceRequest.from_dict({"text": "a", "member": -1})
 
 
 def test_trace_of_an_ensemble_names_its_members(run: Run) -> None:
@@ -95,7 +95,7 @@ def test_trace_of_an_ensemble_names_its_members(run: Run) -> None:
     assert (second.stack, second.layer, second.block) == ("encoder", 0, "self")
     assert t["members.1.logits"].stack == "head" and t["members.1.embedding.sum"].stack == "text"
     assert t["members.1.pooled"].inputs == ("members.1.encoder.norm",)
-    alone = explain(run, TraceRequest(TEXT, member=2))
+    alone = explain(run, TraceRequest(TEXT, member=1))
     assert len(t) == 3 * len(alone.records)
     for id, record in alone.records.items():
         assert torch.equal(t[f"members.1.{id}"].value, record.value)
@@ -104,14 +104,14 @@ def test_trace_of_an_ensemble_names_its_members(run: Run) -> None:
 
 
 def test_report_holds_the_weights_of_each_member(run: Run) -> None:
-    first, second = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (2, 3))
+    first, second = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (1, 2))
     html, _ = saved_page_html(first, other=second)
     data = json.loads(re.findall(r'id="glassformer-data">(.*?)</script>', html)[0])
-    assert [trace["together"]["member"] for trace in data["traces"]] == [2, 3]
+    assert [trace["together"]["member"] for trace in data["traces"]] == [1, 2]
     assert data["run"]["model"]["ensemble_size"] == 3
-    assert data["tensors"]["t2"]["ngrams.weight"] != data["tensors"]["t3"]["ngrams.weight"]
+    assert data["tensors"]["t1"]["ngrams.weight"] != data["tensors"]["t2"]["ngrams.weight"]
     erased = data["erased"][0]["erased"]
-    again = explain(run, TraceRequest(TEXT, member=2)).attribute("erase")
+    again = explain(run, TraceRequest(TEXT, member=1)).attribute("erase")
     assert erased["original"] == pytest.approx(again.value, abs=1e-6)
 
 
@@ -119,7 +119,7 @@ def test_explain_traces_members_of_a_checkpoint(tmp_path: Path) -> None:
     run = ngram_run(tmp_path, members=2)
     snapshot = {name: 2 * tensor for name, tensor in run.model.state_dict().items()}
     save_snapshot(tmp_path / "snapshots", 8, snapshot)
-    e = run.explain(TEXT, member=2, checkpoint="step-00000008")
+    e = run.explain(TEXT, member=1, checkpoint="step-00000008")
     assert torch.equal(e.subject.model.ngrams.weight, 2 * run.model.members[1].ngrams.weight)
     assert e.together is not None and e.together.size == 2
 
@@ -132,7 +132,7 @@ def test_explain_traces_members_of_generating_models(task: str) -> None:
     run = Run(Path("runs") / task, small.task, small.task.build_model().eval(), CPU)
     text, options = TEXTS[task], {"max_new_tokens": 6, "temperature": 0.0}
     expected = run.predict(text, **options)
-    for member, model in enumerate(run.model.members, start=1):
+    for member, model in enumerate(run.model.members):
         e = run.explain(text, member=member, **options)
         assert e.subject.model is model and e.together is not None and all(check.ok for check in e.checks)
         alone = Run(run.path, run.task, model, CPU)

@@ -574,7 +574,7 @@ def test_a_prediction_that_does_not_exist_is_refused_for_classifiers_too(runs: d
 
 def test_a_member_without_edits_is_refused(runs: dict[str, Run]) -> None:
     with pytest.raises(UsageError, match="all members answer together"):
-        runs["classify"].predict("a good film", member=2)
+        runs["classify"].predict("a good film", member=1)
 
 
 def test_a_page_needs_the_name_of_a_file(runs: dict[str, Run]) -> None:

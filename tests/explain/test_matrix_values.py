@@ -19,7 +19,7 @@ import pytest
 import torch
 from tests.helpers.matrix import matrix_run, request_of, stack_of
 
-from glassformer.cli.explain import facts, write_effect
+from glassformer.cli.explain import effect, facts
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.saved_page import saved_page_html
@@ -69,9 +69,9 @@ def test_an_identity_edit_changes_nothing(task: str, case: str) -> None:
         result = e.what_if(edit)
         assert set(result.same) == set(e.records) and result.unchanged == result.edits
         assert (result.answer_before, result.answer) == (e.answer["headline"], e.answer)
-        for effect in result.effects:
-            assert effect.difference_before == effect.difference_after
-            assert effect.log_prob_before == effect.log_prob_after and effect.kl == 0 and effect.before == effect.after
+        for seen in result.effects:
+            assert seen.difference_before == seen.difference_after
+            assert seen.log_prob_before == seen.log_prob_after and seen.kl == 0 and seen.before == seen.after
     one = explained(task, case, identities(task)[1])
     assert one.predictions == e.predictions and one.answer == e.answer
     for id, record in e.records.items():
@@ -172,7 +172,7 @@ def test_a_saved_page_holds_what_the_served_page_answers(task: str, case: str) -
 
 @pytest.mark.parametrize("case", ["plain", "ensemble"])
 @pytest.mark.parametrize("task", TASKS)
-def test_the_command_the_page_and_python_say_the_same(task: str, case: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_the_page_and_python_say_the_same(task: str, case: str) -> None:
     e, run = explained(task, case), matrix_run(task, 2 if case == "ensemble" else 1)
     live = Service(run).trace(e.request.to_json())
     printed = json.loads(json.dumps(facts([e])))["manifest"]
@@ -187,10 +187,7 @@ def test_the_command_the_page_and_python_say_the_same(task: str, case: str, caps
     edit = f"{stack_of(task)}.0.self.out=0"
     from glassformer.explain.edits.what_if import with_edits
 
-    write_effect(with_edits(e, [edit]), as_json=True)
-    assert json.loads(capsys.readouterr().out)["effects"] == json.loads(
-        json.dumps(e.what_if(edit).to_json()["effects"])
-    )
+    assert effect(with_edits(e, [edit]))[0]["effects"] == e.what_if(edit).to_json()["effects"]
 
 
 @pytest.mark.parametrize("task", TWO_SLOW)

@@ -179,11 +179,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_edits_are_measured_at_every_checkpoint(trained: Run) -> None:
     edit = "encoder.0.self.context=0"
-    e = explain(trained, TraceRequest("good a b c bad", edits=(edit,), member=2))
+    e = explain(trained, TraceRequest("good a b c bad", edits=(edit,), member=1))
     sweep = e.sweep_checkpoints()
     assert sweep.unit == "number" and sweep.checkpoints[-1].checkpoint == "model" and len(sweep.checkpoints) > 1
     for one in sweep.checkpoints:
-        request = TraceRequest("good a b c bad", checkpoint=one.checkpoint, member=2)
+        request = TraceRequest("good a b c bad", checkpoint=one.checkpoint, member=1)
         alone = explain(trained, request)
         assert one.number_before == pytest.approx(number_of(alone), abs=1e-4)
         assert one.number_after == pytest.approx(number_of(alone, edit), abs=1e-4)

@@ -117,12 +117,12 @@ def test_initial_weights_are_measured_at_the_same_label_or_word(task: str) -> No
     [
         ("multilabel", {"label": "good"}),
         ("tag", {"label": "4"}),
-        ("translate", {"target": "ab", "member": 2}),
+        ("translate", {"target": "ab", "member": 1}),
         ("lm", {"decode": {"max_new_tokens": 2}}),
     ],
 )
 def test_a_finding_is_measured_again_on_the_same(task: str, fields: dict, tmp_path: Path) -> None:
-    run = matrix_run(task, fields.get("member", 1))
+    run = matrix_run(task, fields.get("member", 0) + 1)
     e = explain(run, TraceRequest.from_dict({"text": TEXTS[task], **fields}))
     edit = f"{'decoder' if task == 'lm' else 'encoder'}.0.self.out=0"
     write_findings(tmp_path / "a.toml", run, [make_finding(e, [edit])])

@@ -159,7 +159,7 @@ def request_of(task: str, case: str, edits: tuple[str, ...] | None = None) -> Tr
     """Return the request of a cell; `edits` replace those of an edited one."""
     own = (f"{stack_of(task)}.0.self.out[token:1]=0",) if "edited" in case else ()
     text = LONG[task] if case == "long" else TEXTS[task]
-    member = 2 if "ensemble" in case else 1
+    member = 1 if "ensemble" in case else 0
     decode = {"max_new_tokens": 3} if task in ("translate", "lm") else {}
     return TraceRequest(text, edits=own if edits is None else edits, member=member, decode=decode)
 

@@ -122,10 +122,10 @@ def test_what_it_cannot_hold_is_refused_by_name(monkeypatch: pytest.MonkeyPatch,
     together = Run(run.path, run.task, Ensemble([run.model, run.model]).eval(), run.device)
     with pytest.raises(UsageError, match="an ensemble of 2") as error:
         export(together, "ctranslate2", out)
-    assert error.value.hint == "export one of them: --member 1"
+    assert error.value.hint == "export one of them: --member 0"
     assert isinstance(targets_of(together)["ctranslate2"], UsageError)
     assert not out.exists()
-    export(together, "ctranslate2", out, member=2)
+    export(together, "ctranslate2", out, member=1)
     with pytest.raises(UsageError, match="is not empty"):
         export(run, "ctranslate2", out)
     with pytest.raises(UsageError, match="quantization 'int4'"):

@@ -27,7 +27,7 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_commands_that_need_a_training_say_that_there_was_none(cli: Callable, tmp_path: Path) -> None:
     run = str(glassformer.import_model(bert_folder(tmp_path / "source"), tmp_path / "run").path)
-    done = cli("doctor", run)  # which looks at the weights too, with --examine
+    done = cli("doctor", run)
     assert done.code == 0 and "(no log is here, only a model)" in done.out
     for command in (["train", "--resume", run], ["compare", run, run]):
         done = cli(*command)

@@ -18,6 +18,7 @@ from tests.helpers.matrix import matrix_run
 from tests.helpers.pretrained import bert_folder, byte_level
 
 import glassformer
+from glassformer.cli.folders import use_of
 from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig, TextConfig
 from glassformer.data.datasets.local_files import load_text_data
@@ -254,6 +255,10 @@ def test_every_form_of_a_pair_gets_one_answer(run: Run, trained: Path, tmp_path:
     assert lines[0] == "premise,hypothesis,truth,label,probability" and len(lines) == 6
 
 
+def test_the_command_that_uses_it_takes_a_pair(trained: Path, run: Run) -> None:
+    assert use_of(trained, run.task.tokenizer) == f'glassformer predict {trained} "… [SEP] …"'
+
+
 def test_second_texts_are_refused_where_one_is_read(tmp_path: Path, trained: Path, capfd: Any) -> None:
     single = write(tmp_path / "s.csv", rows(40))
     options: dict[str, Any] = {**TINY, "train_file": str(single), "text_column": "premise"}
@@ -292,7 +297,7 @@ def test_other_files_are_scored_with_the_columns_of_training(trained: Path, tmp_
 
 
 def test_words_of_both_texts_are_weighed_and_the_separator_is_not(run: Run) -> None:
-    e = run.explain(("red dog", "there is red"), member=2)
+    e = run.explain(("red dog", "there is red"), member=1)
     assert [*e.streams[0].pieces] == ["red", "dog", "[EOS]", "there", "is", "red"]
     assert e.streams[0].word_texts == ["red", "dog", "there", "is", "red"] and e.streams[0].words[2] == -1
     weights = e.attribute()

@@ -113,7 +113,7 @@ export interface TraceRequest {
   pad?: number;
   /** "model" (the best weights) or a checkpoint's name; nothing else is ever used in a path. */
   checkpoint?: string;
-  /** Model of an ensemble to trace, counted from 1. */
+  /** Model of an ensemble to trace, counted from 0. */
   member?: number;
   /** Edits of the forward pass; the tokens are those that are decoded without them. */
   edits?: string[];
@@ -191,7 +191,7 @@ export interface LabelChoice {
 export interface EnsembleMember {
   /** Number of models in the ensemble. */
   size: number;
-  /** Which of them is traced, counted from 1. */
+  /** Which of them is traced, counted from 0. */
   member: number;
   /** Answer of all models together; the answer of an explanation is that of this member. */
   answer: Answer;

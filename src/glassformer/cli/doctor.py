@@ -3,81 +3,47 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any, ClassVar
 
-from glassformer.cli import flags
+from glassformer.cli.flags import Command, Result
 from glassformer.cli.folders import run_folder
-from glassformer.errors import UsageError
-from glassformer.report.findings import EXAMINED, RULES, Checkup, diagnose
+from glassformer.report.findings import RULES, Checkup, diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
 from glassformer.utils.formatting import counted
 
 
-@dataclass(frozen=True)
-class DoctorArguments:
+class Doctor(Command):
     """Report on this machine, or on a run: NaN, overfitting and more."""
 
     usage: ClassVar = "doctor [RUN]"
     example: ClassVar = "doctor runs/imdb"
-    json: bool = False
-    """Print one JSON object."""
-    examine: bool = False
-    """Load its weights too, and look at attention, units and the first loss, on up to 128 validation texts."""
+
+    def run(self) -> Iterator[Result]:
+        if self.words:
+            path = run_folder(self.words[0])
+            checkup = Checkup(not_made=dict.fromkeys(RULES, "no log is here, only a model"))
+            if RunFolder(path).resumable:
+                checkup = diagnose(load_run_record(path, damaged_log=True))
+            yield {"run": str(path)} | asdict(checkup), _in_words(checkup)
+        else:
+            yield (facts := machine()), console.lines_of({"here": facts})
 
 
-def run_doctor(given: flags.Given[DoctorArguments]) -> None:
-    """Run `glassformer doctor`."""
-    arguments = given.arguments()
-    if given.words:
-        path = run_folder(given.words[0])
-        write(_of_run(path, arguments), arguments.json, path)
-    elif arguments.examine:
-        raise UsageError("no run is named to examine", "as in: glassformer doctor runs/imdb --examine")
-    elif arguments.json:
-        console.write_json(machine())
-    else:
-        console.write_table(("what", "here"), list(machine().items()))
-
-
-def _of_run(path: Path, arguments: DoctorArguments) -> Checkup:
-    """Return what the folder shows, where it is more than a model, and what the weights, where that is asked for."""
-    found = Checkup(not_made=dict.fromkeys(RULES, "no log is here, only a model"))
-    reason, record = "needs the weights: --examine", None
-    if RunFolder(path).resumable:
-        record = load_run_record(path, damaged_log=True)
-        found = diagnose(record)
-    if arguments.examine:
-        from glassformer.cli.examine import examine
-
-        if record is not None:
-            return found + examine(record)
-        reason = "the model was not trained here, so there is no log to compare with"
-    return found + Checkup(not_made=dict.fromkeys(EXAMINED, reason))
-
-
-def write(checkup: Checkup, as_json: bool, path: Path) -> None:
-    """Print findings, how many checks were made, and why others were not."""
-    if as_json:
-        found = [asdict(finding) for finding in checkup.findings]
-        console.write_json({"run": str(path), "diagnostics": found, "made": checkup.made, "not_made": checkup.not_made})
-        return
+def _in_words(checkup: Checkup) -> Iterator[str]:
+    """Yield findings, how many checks were made, and why others were not."""
     for finding in checkup.findings:
-        console.write(f"{finding.grade.upper()}  {finding.place}: {finding.matter}")
+        yield f"{finding.grade.upper()}  {finding.place}: {finding.matter}"
         if finding.remedy:
-            console.write(f"    try: {finding.remedy}")
+            yield f"    try: {finding.remedy}"
     if checkup.made:
-        rest = "" if checkup.findings else ", nothing stands out"
-        console.write(f"{counted(len(checkup.made), 'checks')}{rest}")
-    reasons = defaultdict[str, list[str]](list)
-    for name, reason in checkup.not_made.items():
-        reasons[reason].append(name)
-    for reason, names in reasons.items():
-        console.write(f"not made: {', '.join(names)} ({reason})")
+        yield counted(len(checkup.made), "checks") + ("" if checkup.findings else ", nothing stands out")
+    for reason in dict.fromkeys(checkup.not_made.values()):
+        names = [name for name, why in checkup.not_made.items() if why == reason]
+        yield f"not made: {', '.join(names)} ({reason})"
 
 
 def machine() -> dict[str, Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from glassformer.config import Config
 from glassformer.config.recipes import nearest
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import MODEL_CONFIG, RunFolder, SeedsFolder, is_exported
+from glassformer.utils.formatting import glassformer_command
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from glassformer.text.tokenizer import Tokenizer
 
 
 def run_folder(word: str, all_seeds: bool = False) -> Path:
@@ -19,19 +22,18 @@ def run_folder(word: str, all_seeds: bool = False) -> Path:
 
     Raises:
         CheckpointError: there is no run here; the runs in the same folder are named.
-        UsageError: it is an exported model.
+        UsageError: it is an exported model, or several runs are named.
     """
     path = Path(word)
     if SeedsFolder(path).exists:
-        if all_seeds:
-            return path
-        best = SeedsFolder(path).best.path
-        logger.info(f"{path} holds several seeds; {best} is the best by validation")
-        return best
+        return path if all_seeds else SeedsFolder(path).best.path
     if is_exported(path):  # other libraries call a file of theirs config.json, too
         raise UsageError(f"{path} is an exported model, not a run", "use it with glassformer predict")
     if RunFolder(path).resumable or RunFolder(path).model_folder:
         return path
+    if "," in word and not path.exists():
+        several = f"{word} names several runs, which answer together in predict, predict-table and evaluate alone"
+        raise UsageError(several, f"name one of them: {word.partition(',')[0]}")
     wrong = "holds no run" if path.is_dir() else "is not a folder" if path.exists() else "does not exist"
     siblings = [p.name for p in path.parent.glob("*") if _is_run(p) or SeedsFolder(p).exists]
     hint = f"in {path.parent} there are: {', '.join(sorted(siblings)[:8])}" if siblings else ""
@@ -44,6 +46,21 @@ def _is_run(path: Path) -> bool:
     return RunFolder(path).resumable or (RunFolder(path).model / MODEL_CONFIG).is_file()
 
 
-def run_folders(word: str) -> list[Path]:
-    """Return the run folders of `RUN` or `RUN,RUN,…`, which form an ensemble; errors as in `run_folder`."""
-    return [run_folder(part) for part in ([word] if Path(word).exists() else word.split(","))]
+def run_folders(word: str, all_seeds: bool = False) -> list[Path]:
+    """Return the folders of `RUN` or `RUN,RUN,…`, which form an ensemble; as `run_folder` does."""
+    return [run_folder(part, all_seeds) for part in ([word] if Path(word).exists() else word.split(","))]
+
+
+def config_of(path: Path) -> Config:
+    """Return the configuration of a run that is used; a model folder alone has the default one."""
+    from glassformer.tasks.restoring import settings_of
+
+    return settings_of(RunFolder(path)) or Config()
+
+
+def use_of(path: Path, tokenizer: Tokenizer) -> str:
+    """Return the command that uses a model, on a pair of texts where it reads pairs."""
+    from glassformer.text.pairs import SEPARATOR
+
+    text = f"… {SEPARATOR} …" if tokenizer.separator else "…"
+    return f'{glassformer_command("predict", path)} "{text}"'

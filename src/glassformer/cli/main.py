@@ -1,7 +1,7 @@
 """The entry of the command: help, dispatch to the lazily imported file of a command, and every error's last stop.
 
 Nothing heavy is imported here, so that `glassformer --help` answers at once. What a command does is in its file: the
-dataclass of its flags, and a function that takes what was given.
+dataclass of its flags, whose method `run` yields what it found, which is written here as text or as JSON.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from glassformer.utils import console
 COMMANDS = {
     "demo": ("train", "train on dates written in many languages, evaluate, show a few predictions"),
     "train": ("train", "train a recipe, or resume a run: --resume RUN"),
-    "evaluate": ("evaluate", "score a run on its test split, or on files of yours"),
-    "compare": ("evaluate", "put two runs side by side"),
-    "predict": ("predict", "label, translate or continue text from the arguments or stdin"),
-    "predict-table": ("predict", "answer each row of a table, in columns behind its own"),
+    "evaluate": ("use", "score a run on its test split, or on files of yours"),
+    "compare": ("use", "put two runs side by side"),
+    "predict": ("use", "label, translate or continue text from the arguments or stdin"),
+    "predict-table": ("use", "answer each row of a table, in columns behind its own"),
     "explain": ("explain", "look inside a run: every step of its forward pass on a text, in the browser"),
     "edit": ("explain", "change the forward pass on a text, and see what the model answers instead"),
     "findings": ("explain", "measure the effects of edits again that a file of findings holds"),
     "figure": ("explain", "draw attention or the weight of each word"),
-    "learn": ("learn", "take steps of the optimizer on one answer, and see what they change"),
-    "watch": ("watch", "follow a training in the browser"),
+    "learn": ("explain", "take steps of the optimizer on one answer, and see what they change"),
+    "watch": ("explain", "follow a training in the browser"),
     "import": ("transfer", "make a run of a pretrained model of another library, and compare the two"),
     "export": ("transfer", "write a run in the form of another library, and compare what was written"),
     "data": ("data", "check or audit files, or show what a recipe reads"),
     "recipes": ("train", "list the recipes, or print one"),
     "doctor": ("doctor", "look at this machine, or at what went wrong in a run"),
 }
-"""Each command: the module that has its flags and its function, and what it does."""
+"""Each command: the module that has its class, and what it does."""
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 HELP = """\
@@ -76,8 +76,9 @@ def _ended(arguments: list[str], debug: bool, as_json: bool) -> int:
     """Run the command and return its exit code, with an error written to stderr, and with --json to stdout too."""
     try:
         with console.log_to_stderr():
-            return _dispatch(arguments)
-    except SystemExit as stop:  # after a command's help was printed
+            _dispatch(arguments)
+        return 0
+    except SystemExit as stop:  # after help was printed, and of a command that has an exit code of its own
         return stop.code if isinstance(stop.code, int) else 1
     except console.StdoutLost:  # the reader, `head` perhaps, has seen enough
         return 0
@@ -96,20 +97,18 @@ def _ended(arguments: list[str], debug: bool, as_json: bool) -> int:
         return known.exit_code
 
 
-def _dispatch(arguments: list[str]) -> int:
-    """Hand the rest of the arguments to a command."""
-    for number, argument in enumerate(arguments, start=1):
-        if argument.encode("utf-8", "surrogateescape") != argument.encode("utf-8", "replace"):
-            shown = argument.encode("utf-8", "backslashreplace").decode()
-            message = f"argument {number} is not UTF-8: {shown}"
-            raise UsageError(message, "rename the file, or convert the text, for instance with iconv and convmv")
+def _dispatch(arguments: list[str]) -> None:
+    """Hand the rest of the arguments to a command, and write what it yields."""
+    if wrong := [argument for argument in arguments if re.search("[\ud800-\udfff]", argument)]:
+        message = f"an argument is not UTF-8: {wrong[0].encode('utf-8', 'backslashreplace').decode()}"
+        raise UsageError(message, "rename the file, or convert the text, for instance with iconv and convmv")
     command = arguments[0] if arguments else "--help"
     if command in ("--help", "-h", "help"):
         console.write(HELP.format(commands="\n".join(f"  {name:15}{text}" for name, (_, text) in COMMANDS.items())))
-        return 0
+        return
     if command == "--version":
         console.write(f"glassformer {__version__}")
-        return 0
+        return
     if command not in COMMANDS:
         _refuse(command)
     if command != "train" and (n := os.environ.get("WORLD_SIZE", "1")) != "1":
@@ -117,15 +116,19 @@ def _dispatch(arguments: list[str]) -> int:
         raise UsageError(message, "start it without torchrun; train alone runs in several processes")
     from glassformer.cli.flags import read
 
-    cls, run = parts_of(command)
-    return run(read(cls, arguments[1:])) or 0
+    given = read(class_of(command), arguments[1:])
+    for facts, lines in given.run():
+        if given.json:
+            console.write_json(facts)
+        else:
+            for line in lines:
+                console.write(line)
 
 
-def parts_of(command: str) -> tuple[Any, Any]:
-    """Return the dataclass of a command's flags, and its function."""
+def class_of(command: str) -> Any:
+    """Return the class of a command."""
     module = import_module(f"glassformer.cli.{COMMANDS[command][0]}")
-    name = command.title().replace("-", "")
-    return getattr(module, f"{name}Arguments"), getattr(module, f"run_{command.replace('-', '_')}")
+    return getattr(module, command.title().replace("-", ""))
 
 
 def _refuse(word: str) -> NoReturn:
@@ -149,7 +152,7 @@ def as_known(error: BaseException) -> GlassformerError:
     # Torch's CPU allocator says so in a RuntimeError; on a GPU its error is known by name, for torch is not imported.
     refused = isinstance(error, RuntimeError) and re.search("not enough memory|can't allocate memory", text)
     if isinstance(error, MemoryError) or refused or type(error).__name__ == "OutOfMemoryError":
-        hint = "a smaller --max-tokens, --batch-size or model needs less"
+        hint = "train with a smaller --max-tokens, --batch-size or model; otherwise take shorter texts, or --device cpu"
         return ResourceError(f"memory ran out: {text[:200] or 'the machine has no more'}", hint)
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""

@@ -5,50 +5,59 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import re
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from glassformer.cli import flags
-from glassformer.cli.evaluate import score_lines, write_scores, write_seeds_scores
-from glassformer.cli.folders import run_folder
-from glassformer.cli.watch import watching
+from glassformer.cli.explain import watching
+from glassformer.cli.flags import Command, Result
+from glassformer.cli.folders import run_folder, use_of
+from glassformer.cli.use import scores
 from glassformer.config import Config
 from glassformer.config.recipes import config_to_dict, load_recipe, recipe_names, recipe_text
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder, SeedsFolder, lock_folder
-from glassformer.runs.records import Evaluation
 from glassformer.utils import console
 from glassformer.utils.formatting import glassformer_command
 from glassformer.utils.safe_read import read_json
 
 if TYPE_CHECKING:
-    from glassformer.run import Run
     from glassformer.runs.records import StepMetrics
+
+    OnStep = Callable[[StepMetrics], None]
 
 logger = logging.getLogger(__name__)
 
 N_SHOWN = 8
 """Predictions in the table of the demo."""
-OWN = "[de_DE] Mittwoch, 3. September 2014"
-AMBIGUOUS = [(month, day) for day in range(1, 13) for month in range(1, 13) if month != day]
-"""Months and days that can be exchanged, for `offer_finding`."""
-MAX_TRIED = 20
-"""Dates for which a head is looked for, about half a second each."""
 
 
-@dataclass(frozen=True)
-class TrainArguments:
-    """Train a recipe, by name or as a TOML file; `train RECIPE --help` shows its own flags and values."""
+class Trains(Command):
+    """A command that trains."""
+
+    sections: ClassVar = ("data", "text", "model", "train", "decode")
+    out: str | None = None
+    """Folder of the new run; without it, runs/RECIPE, or runs/demo, runs/demo-2 … of the demo."""
+
+    def configured(self, base: Config) -> Config:
+        """Return a recipe with the settings that were given, over those of the run to initialise from, if any."""
+        if begin := self.given.get("init_from", base.train.init_from):
+            from glassformer.training.finetune import with_pretrained_settings
+
+            base = with_pretrained_settings(base, begin)
+        return self.laid_over(base)
+
+
+class Train(Trains):
+    """Train a recipe, by name or as a TOML file; `train RECIPE --help` shows its own flags and values.
+
+    `glassformer recipes` lists those that come with the package.
+    """
 
     usage: ClassVar = "train [RECIPE]"
     example: ClassVar = "train imdb --out runs/imdb"
-    sections: ClassVar = ("data", "text", "model", "train", "decode")
-    out: str | None = None
-    """Folder of the new run; without it, runs/RECIPE."""
     dry_run: bool = False
     """Print what would be trained and how long it would take, without training."""
     overfit_batch: bool = False
@@ -65,73 +74,82 @@ class TrainArguments:
     """Show the training in the browser while it runs; turns --snapshots on."""
     browser: bool = True
     """With --watch, open the page in the browser; --no-browser only prints an address."""
-    json: bool = False
-    """Print the final scores as one JSON object."""
+
+    @classmethod
+    def base_of(cls, words: Sequence[str]) -> Config | None:
+        return load_recipe(words[0]) if words else None
+
+    def run(self) -> Iterator[Result]:
+        from glassformer.api import train_into, try_out
+
+        if self.resume is not None:
+            alone = {"resume", "finish", "json", "watch", "browser"}
+            if extra := [*self.words, *(f"--{name.replace('_', '-')}" for name in self.given if name not in alone)]:
+                message = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
+                raise UsageError(message, "resume it as it is, or start a new run with these values")
+            yield from self.resumed(run_folder(self.resume, all_seeds=True))
+            return
+        if self.finish:
+            raise UsageError("--finish ends a run that was stopped", "name the run: train --resume RUN --finish")
+        if self.base is None:
+            raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
+        kinds = [name for name in ("dry_run", "overfit_batch", "seeds", "watch") if getattr(self, name)]
+        if len(kinds) > 1:
+            both = (f"--{name.replace('_', '-')}" for name in reversed(kinds[:2]))
+            raise UsageError(" does not go with ".join(both), "leave one of them out")
+        out = Path(self.out or Path("runs") / self.base.recipe)
+        again = self.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+        if again and (RunFolder(out).resumable or SeedsFolder(out).exists):
+            logger.info(f"{out} holds a run: resuming it as it was configured")
+            yield from self.resumed(out)  # before the run to initialise from is read, which may be gone
+            return
+        config = self.configured(self.base)
+        if self.dry_run or self.overfit_batch:
+            try_out(config, progress_of(config), self.overfit_batch)
+            return
+        if console.is_main_process():
+            if again and out.is_dir():
+                with lock_folder(out):
+                    RunFolder(out).remove_incomplete_start()
+            RunFolder(out).check_new()
+        if self.watch:
+            config = replace(config, train=replace(config.train, snapshots=True))
+        with self.progress(config, out) as on_step:
+            train_into(config, out, on_step, self.seeds)
+            yield from trained(out)
+
+    def resumed(self, out: Path) -> Iterator[Result]:
+        """Resume a run, or several seeds."""
+        from glassformer.api import resume_in
+
+        several = SeedsFolder(out).exists
+        if self.watch and several:
+            raise UsageError("--watch shows one training, and this folder holds several", "resume them without it")
+        with self.progress(SeedsFolder(out).read()[0] if several else RunFolder(out).read_config(), out) as on_step:
+            resume_in(out, on_step, self.finish)
+            yield from trained(out)
+
+    def progress(self, config: Config, out: Path) -> AbstractContextManager[OnStep]:
+        """Return what shows each step, as lines and perhaps on a page."""
+        return watching(out, self.browser, progress_of(config)) if self.watch else nullcontext(progress_of(config))
 
 
-ONE_OF = ("dry_run", "overfit_batch", "seeds", "watch")
-"""What a command trains, or does instead: one of these."""
-OF_RESUME = {"resume", "finish", "json", "watch", "browser"}
-
-
-def run_train(given: flags.Given[TrainArguments]) -> None:
-    """Run `glassformer train`."""
-    if "resume" in given.values:
-        if extra := [*given.words, *(f"--{name.replace('_', '-')}" for name in given.values if name not in OF_RESUME)]:
-            message = f"a resumed run keeps its own configuration; it takes no {' '.join(extra)}"
-            raise UsageError(message, "resume it as it is, or start a new run with these values")
-        arguments = given.arguments()
-        _resume(run_folder(str(arguments.resume), all_seeds=True), arguments)
+def trained(out: Path) -> Iterator[Result]:
+    """Yield the scores of a training, and log what to do next, in the first of its processes."""
+    if not console.is_main_process():
         return
-    if "finish" in given.values:
-        raise UsageError("--finish ends a run that was stopped", "name the run: train --resume RUN --finish")
-    if not given.words:
-        if given.wants_help:
-            write_recipes()
-            given.arguments()
-        raise UsageError("train takes a recipe", f"there are: {', '.join(recipe_names())}; or --resume RUN")
-    from glassformer.tasks import task_class
-
-    base = load_recipe(given.words[0])
-    arguments = given.arguments(base, task_class(base.task))
-    if len(both := [name.replace("_", "-") for name in ONE_OF if getattr(arguments, name)]) > 1:
-        raise UsageError(f"--{both[1]} does not go with --{both[0]}", "leave one of them out")
-    out = Path(arguments.out or Path("runs") / base.recipe)
-    again = arguments.auto_resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    if again and (RunFolder(out).resumable or SeedsFolder(out).exists):
-        logger.info(f"{out} holds a run: resuming it as it was configured")
-        _resume(out, arguments)  # before the run to initialise from is read, which may be gone
-        return
-    _, config = given.for_recipe(base)
-    if again and console.is_main_process() and out.is_dir():
-        with lock_folder(out):
-            RunFolder(out).remove_incomplete_start()
-    from glassformer.api import train_checked, try_out
-
-    if arguments.dry_run or arguments.overfit_batch:
-        try_out(config, progress_of(config), arguments.overfit_batch)
-        return
-    if console.is_main_process():
-        RunFolder(out).check_new()
-    if arguments.watch:
-        config = replace(config, train=replace(config.train, snapshots=True))
-
-    def train(on_step: Callable[[StepMetrics], None]) -> Run:
-        return train_checked(config, out=out, on_step=on_step, seeds=arguments.seeds)
-
-    _shown(train, config, out, arguments)
+    seeds, folder = SeedsFolder(out), RunFolder(out)
+    if seeds.exists:
+        yield (report := read_json(seeds.report)), console.lines_of(report)
+    elif evaluation := folder.read_evaluation():
+        yield scores(evaluation.as_json())
+    if (path := seeds.report if seeds.exists else folder.report).is_file():
+        logger.info(f"report: {path}")
+    logger.info(f"use it:  {use_of(out, (seeds.best if seeds.exists else folder).read_tokenizer())}")
+    logger.info(f"look inside: {glassformer_command('explain', out)}")
 
 
-def _resume(out: Path, arguments: TrainArguments) -> None:
-    import glassformer
-
-    if arguments.watch and SeedsFolder(out).exists:
-        raise UsageError("--watch shows one training, and this folder holds several", "resume them without it")
-    config = SeedsFolder(out).read()[0] if SeedsFolder(out).exists else RunFolder(out).read_config()
-    _shown(lambda on_step: glassformer.resume(out, on_step=on_step, finish=arguments.finish), config, out, arguments)
-
-
-def progress_of(config: Config) -> Callable[[StepMetrics], None]:
+def progress_of(config: Config) -> OnStep:
     """Return what writes lines of the progress of a training to stderr."""
     from glassformer.tasks import task_class
     from glassformer.training.progress import TrainingProgress
@@ -139,31 +157,7 @@ def progress_of(config: Config) -> Callable[[StepMetrics], None]:
     return TrainingProgress(task_class(config.task).report.loss_unit)
 
 
-def _shown(
-    train: Callable[[Callable[[StepMetrics], None]], Run], config: Config, out: Path, arguments: TrainArguments
-) -> None:
-    """Train with lines of its progress, and perhaps with a page; print the scores to stdout and the paths to stderr."""
-    progress = progress_of(config)
-    with watching(out, arguments.browser) if arguments.watch else nullcontext(lambda report: None) as page:
-
-        def on_step(report: StepMetrics) -> None:
-            progress(report)
-            page(report)
-
-        train(on_step)
-        several, folder = SeedsFolder(out), RunFolder(out)
-        if several.exists:
-            write_seeds_scores(read_json(several.report), arguments.json)
-        elif evaluation := folder.read_evaluation():
-            write_scores(evaluation.as_json(), arguments.json)
-        if (report := several.report if several.exists else folder.report).is_file():
-            logger.info(f"report: {report}")
-        logger.info(f"use it:  {glassformer_command('predict', out)} …")
-        logger.info(f"look inside: {glassformer_command('explain', out)}")
-
-
-@dataclass(frozen=True)
-class DemoArguments:
+class Demo(Trains):
     """Train the recipe `dates`, evaluate it on held-out dates, show a few predictions and where the report is.
 
     Dates as people write them in many languages become ISO 8601, in a few minutes, with nothing to download.
@@ -171,94 +165,45 @@ class DemoArguments:
 
     usage: ClassVar = "demo"
     example: ClassVar = "demo"
-    sections: ClassVar = TrainArguments.sections
-    out: str | None = None
-    """Folder of the new run; without it, runs/demo, or runs/demo-2 and so on where that is in use."""
-    json: bool = False
-    """Print the final scores as one JSON object."""
+
+    @classmethod
+    def base_of(cls, words: Sequence[str]) -> Config | None:
+        return load_recipe("dates")
+
+    def run(self) -> Iterator[Result]:
+        from glassformer.api import train_into
+
+        config, numbered = self.configured(self.base or Config()), (f"demo-{i}" for i in itertools.count(2))
+        free = (path for name in ("demo", *numbered) if not RunFolder(path := Path("runs") / name).not_empty)
+        out = Path(self.out) if self.out else next(free)
+        RunFolder(out).check_new()
+        logger.info("Dates as people write them, in many languages → ISO 8601. Training a small Transformer …")
+        train_into(config, out, progress_of(config))
+        yield from trained(out)
+        evaluation = RunFolder(out).read_evaluation()
+        examples = [] if evaluation is None or self.json else evaluation.examples[:N_SHOWN]
+        rows = [{name: one[name] for name in ("text", "translation", "reference")} for one in examples]
+        yield from [({"examples": rows}, console.lines_of({"examples": rows}))] if rows else []
 
 
-def run_demo(given: flags.Given[DemoArguments]) -> None:
-    """Run `glassformer demo`."""
-    arguments, config = given.for_recipe(load_recipe("dates"))
-    numbered = (Path("runs") / f"demo-{i}" for i in itertools.count(2))
-    free = (path for path in itertools.chain([Path("runs/demo")], numbered) if not RunFolder(path).not_empty)
-    out = Path(arguments.out) if arguments.out else next(free)
-    RunFolder(out).check_new()
-    logger.info("Dates as people write them, in many languages → ISO 8601. Training a small Transformer from scratch …")
-    from glassformer.api import train_checked
-
-    trained = train_checked(config, out=out, on_step=progress_of(config))
-    evaluation = RunFolder(trained.path).read_evaluation() or Evaluation()
-    if arguments.json:
-        write_scores(evaluation.as_json(), as_json=True)
-        return
-    console.write(next(score_lines(evaluation)) + "\n")
-    shown = [(e["text"], e["translation"], e["reference"]) for e in evaluation.examples[:N_SHOWN]]
-    rows = [(*row, "right" if row[1] == row[2] else "wrong") for row in shown]
-    console.write_table(("as written", "predicted", "true", ""), rows)
-    logger.info(f"\none more: {OWN} → {trained.predict(OWN)['translation']}; try your own:")
-    logger.info(f'  {glassformer_command("predict", out)} "{OWN}"')
-    logger.info(f"the report, with plots: {RunFolder(out).report}")
-    logger.info(f"look inside: {glassformer_command('explain', out)}")
-    offer_finding(trained)
-
-
-def offer_finding(trained: Run) -> None:
-    """Find the head that decides between month first and day first, and write it for the page to open on."""
-    from glassformer.explain.edits.findings import find_head, write_findings
-
-    texts = [f"[en_US] {month:02}/{day:02}/2026" for month, day in AMBIGUOUS]
-    answers = [answer["translation"] for answer in trained.predict(texts)]
-    true = [f"2026-{month:02}-{day:02}" for month, day in AMBIGUOUS]
-    right = [text for text, answer, date in zip(texts, answers, true, strict=True) if answer == date]
-    for text in right[:MAX_TRIED]:
-        first, second = trained.explain(text), trained.explain(text.replace("[en_US]", "[en_GB]"))
-        finding = find_head(first, second) if len(first.streams[0]) == len(second.streams[0]) else None
-        if finding is not None:
-            break
-    else:
-        logger.info("no single head decides between month first and day first in this model")
-        return
-    write_findings(RunFolder(trained.path).findings, trained, [finding])
-    layer, head = re.findall(r"\d+", finding.edits[0])[:2]
-    logger.info(
-        f"that page opens on a finding: kept from attending to {first.streams[0].pieces[0]}, head {int(head) + 1} of "
-        f"encoder layer {int(layer) + 1} turns {finding.before} into {finding.after}"
-    )
-
-
-@dataclass(frozen=True)
-class RecipesArguments:
-    """List the recipes, or print one with its comments, to edit and pass by path."""
+class Recipes(Command):
+    """List the recipes, or print one with its comments, to edit and pass by path; in JSON with every setting."""
 
     usage: ClassVar = "recipes [RECIPE]"
     example: ClassVar = "recipes imdb"
-    json: bool = False
-    """Print JSON instead of a table or TOML; of one recipe every setting, defaults included."""
 
-
-def run_recipes(given: flags.Given[RecipesArguments]) -> None:
-    """Run `glassformer recipes`."""
-    as_json = given.arguments().json
-    for name in given.words:
-        config: Any = config_to_dict(load_recipe(name))
-        console.write_json(config) if as_json else console.write(recipe_text(name).rstrip("\n"))
-    if not given.words and as_json:
-        for name, config in _all_recipes():
-            console.write_json({"recipe": name, "task": config.task, "note": config.note})
-    elif not given.words:
-        write_recipes()
+    def run(self) -> Iterator[Result]:
+        for name in self.words:
+            yield config_to_dict(load_recipe(name)), [recipe_text(name).rstrip("\n")]
+        if self.words:
+            return
+        facts = {"recipes": [recipe_facts(name) for name in recipe_names()]}
+        yield facts, console.lines_of(facts)
         train = "train one: glassformer train imdb --out runs/imdb"
         logger.info(f"print one: glassformer recipes imdb        {train}")
 
 
-def write_recipes() -> None:
-    """Print a table of the shipped recipes: name, task, data and typical time."""
-    console.write_table(
-        ("recipe", "task", "data, and time on two CPU cores"), [(n, c.task, c.note) for n, c in _all_recipes()]
-    )
-
-
-def _all_recipes() -> list[tuple[str, Config]]:
-    return [(name, load_recipe(name)) for name in recipe_names()]
+def recipe_facts(name: str) -> dict[str, str]:
+    """Return the name of a recipe, its task, its data and the typical time."""
+    config = load_recipe(name)
+    return {"recipe": name, "task": config.task, "note": config.note}

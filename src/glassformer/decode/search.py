@@ -101,7 +101,7 @@ def refuse_nan(log_probs: Tensor) -> None:
     if bool(log_probs.isnan().any()):
         raise DivergedError(
             "the model's logits are NaN, so it cannot generate",
-            hint="the model diverged in training: use an earlier checkpoint, or train with a lower --lr",
+            hint="the model diverged in training: train again with a lower --lr",
         )
 
 

@@ -2,7 +2,7 @@
 
 `trace` records a forward pass; the other modules make explanations, figures and a page from such records.
 
-Ids of steps (`decoder.1.cross.weights`), edits, flags and figures count layers and heads from 0, the page from 1.
+Ids of steps (`decoder.1.cross.weights`), edits, flags, figures and the page count layers, heads and tokens from 0.
 """
 
 from glassformer.explain.capture.sites import SourceLine

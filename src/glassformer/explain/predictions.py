@@ -51,7 +51,7 @@ class EnsembleMember:
     size: int
     """Number of models in the ensemble."""
     member: int
-    """Which of them is traced, counted from 1."""
+    """Which of them is traced, counted from 0."""
     answer: Answer
     """Answer of all models together; the answer of an explanation is that of this member."""
 

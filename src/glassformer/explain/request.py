@@ -67,8 +67,8 @@ class TraceRequest(Request):
     """Number of [PAD] tokens to append, to show that they change nothing."""
     checkpoint: Annotated[str, Meta(pattern=CHECKPOINT, description='"model" or like "step-00001000"')] = "model"
     """"model" (the best weights) or a checkpoint's name; nothing else is ever used in a path."""
-    member: Annotated[int, Meta(ge=1, le=100)] = 1
-    """Model of an ensemble to trace, counted from 1."""
+    member: Annotated[int, Meta(ge=0, le=99)] = 0
+    """Model of an ensemble to trace, counted from 0."""
     edits: Annotated[tuple[EditText, ...], Meta(max_length=MAX_EDITS)] = ()
     """Edits of the forward pass; the tokens are those that are decoded without them."""
     other_text: Text | None = None

@@ -86,7 +86,7 @@ class View:
         run: the run that was asked.
         checkpoint: the name of the weights.
         weights: the model of the run with these weights, of all members and all answers.
-        member: which model of an ensemble, counted from 1.
+        member: which model of an ensemble, counted from 0.
         look: which answer, where a model gives several.
         other: a model in the place of this one, such as one that has learned.
     """
@@ -94,7 +94,7 @@ class View:
     run: Subject
     checkpoint: str
     weights: nn.Module
-    member: int = 1
+    member: int = 0
     look: Look | None = None
     other: nn.Module | None = None
 
@@ -129,7 +129,7 @@ class View:
         if not isinstance(self.weights, Ensemble):
             return None
         members = [self._one(member) for member in self.weights.members]
-        members[self.member - 1] = self.model
+        members[self.member] = self.model
         return replace(self, other=Ensemble(members).eval())
 
     def _one(self, model: nn.Module) -> nn.Module:

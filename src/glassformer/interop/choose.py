@@ -91,7 +91,7 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target) -> 
         raise UsageError(f"{target} holds no {words}", hint)
     if n_members > 1 and (target == "hf" or kind in WRITERS):
         message = f"{target} holds one model, and this is an ensemble of {n_members}"
-        raise UsageError(message, "export one of them: --member 1")
+        raise UsageError(message, "export one of them: --member 0")
     if target == "onnx":
         return Choice("one graph")
     is_lm, imported = kind == "language_model", config.text.tokenizer == "imported"

@@ -78,7 +78,7 @@ class ExportOptions:
 
     Attributes:
         quantization: numbers of the weights, from `QUANTIZATIONS`; None for float32.
-        member: which model of an ensemble, counted from 1; None for all.
+        member: which model of an ensemble, counted from 0; None for all.
         license: the identifier of a licence, for the card.
         dry_run: choose, and write nothing.
     """

@@ -77,6 +77,7 @@ class ExportedModel:
         self, path: Path, facts: ExportFacts, device: str, tokenizer: Tokenizer | None = None, engine: Any = None
     ) -> None:
         self.path, self.facts, self.device, self._given = path, facts, device, engine
+        self.precision = facts.precision
         self.tokenizer = tokenizer or Tokenizer.load(path / RUN_TOKENIZER)
         self.config = replace(Config(), task=facts.task, decode=decode_of(facts))
 

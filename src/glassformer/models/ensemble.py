@@ -68,13 +68,13 @@ def members_of(model: nn.Module) -> list[nn.Module]:
 
 
 def member_of(model: nn.Module, number: int) -> nn.Module:
-    """Return one model of an ensemble, counted from 1; a single model is its own first member.
+    """Return one model of an ensemble, counted from 0; a single model is its own member 0.
 
     Raises:
         UsageError: there are fewer members.
     """
     members = members_of(model)
-    if not 1 <= number <= len(members):
+    if not 0 <= number < len(members):
         kind = f"an ensemble of {len(members)}" if len(members) > 1 else "a single model"
-        raise UsageError(f"there is no member {number}: this run is {kind}", "members are counted from 1")
-    return members[number - 1]
+        raise UsageError(f"there is no member {number}: this run is {kind}", "members are counted from 0")
+    return members[number]

@@ -93,7 +93,6 @@ class RunFolder:
         self.model = path / "model"
         self.predictions, self.evaluation = path / "predictions.jsonl", path / "evaluation.json"
         self.report = path / "report.md"
-        self.findings = path / "findings.toml"
         self.plots = path / PLOTS
 
     # In what state it is

@@ -155,7 +155,7 @@ def read_weights(folder: Path) -> Weights:
     path = folder / WEIGHTS
     tensors = read_tensors(read_sealed_file(path, read_manifest(folder, MODEL_KIND)[WEIGHTS]), path)
     if odd := next((name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())), None):
-        raise CheckpointError(f"{path} holds NaN or infinity in {odd}", "use an earlier checkpoint")
+        raise CheckpointError(f"{path} holds NaN or infinity in {odd}", "train again with a lower --lr")
     return tensors
 
 

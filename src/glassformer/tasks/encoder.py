@@ -234,7 +234,7 @@ class EncoderTask(Task):
         outputs = self.head.probabilities(logits.double(), self.decision)
         if not np.isfinite(outputs).all():
             message = "the model's logits are NaN or infinite, so it has no answer"
-            raise DivergedError(message, "use an earlier checkpoint")
+            raise DivergedError(message, "train again with a lower --lr")
         if not self.head.per_word:
             return outputs
         ends = np.cumsum([len(places) for places in self.places(corpus)])

@@ -73,7 +73,7 @@ def top_predictions(tokenizer: Tokenizer, logits: np.ndarray, k: int) -> list[li
     p = np.exp(logits - logits.max(axis=1, keepdims=True))
     p /= p.sum(axis=1, keepdims=True)
     if np.isnan(p).any():  # as where finite weights are too large to compute
-        raise DivergedError("the model's logits are NaN, so it has no answer", "use an earlier checkpoint")
+        raise DivergedError("the model's logits are NaN, so it has no answer", "train again with a lower --lr")
     best = (-p).argsort(axis=1, kind="stable")[:, :k]
     return [
         [{"token": written(tokenizer, int(ids[i])), "probability": float(row[i])} for i in tokens]

@@ -129,8 +129,9 @@ class AnswerRule:
         if kind not in KINDS and (name := next((name for name, value in given.items() if value), None)):
             raise UsageError(f"{name} is for classifiers, whose answers have probabilities", "leave it out")
         if given.get("calibrated") and decision.temperature is None:
-            hint = "train with 50 validation texts or more, and load one run; or leave out calibrated"
-            raise UsageError("this model has no temperature that was fitted to its probabilities", hint)
+            hint = "" if kind == KINDS[1] else "train with 50 validation texts or more, and load one run; or "
+            message = "this model has no temperature that was fitted to its probabilities"
+            raise UsageError(message, f"{hint}leave out --calibrated")
         return cls(decision, **given), {name: value for name, value in options.items() if name not in RULES}
 
     def apply(self, answers: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:

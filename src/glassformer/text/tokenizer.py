@@ -170,8 +170,9 @@ class Tokenizer:
         raise UsageError("this model reads one text, and a second one was given", "leave it out")
 
     def n_unknown(self, ids: Sequence[int]) -> int:
-        """Return how many tokens of a text are not in the vocabulary; none where n-grams spell them."""
-        return 0 if self.ngrams or self.unk_id < 0 else ids.count(self.unk_id)
+        """Return how many tokens of a text are not in the vocabulary; where n-grams spell them, if all are not."""
+        n = 0 if self.unk_id < 0 else ids.count(self.unk_id)
+        return 0 if self.ngrams and n < len(ids) else n
 
     def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
         """Yield the ids of each text, and the surface form of each token (`ngrams.surface_forms`)."""

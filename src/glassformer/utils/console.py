@@ -145,15 +145,16 @@ def write_json(value: Any) -> None:
     write(json_line(value))
 
 
-def write_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Write a table to stdout."""
-    write(plain_table(columns, rows))
-
-
-def write_rows(rows: Sequence[Mapping[str, object]]) -> None:
-    """Write dictionaries of the same keys as a table to stdout; nothing where there are none."""
-    if rows:
-        write_table([*rows[0]], [[*map(_cell, row.values())] for row in rows])
+def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a result as text: a line for each value, a table for rows or for names with values; nothing for none."""
+    for name, value in facts.items():
+        if isinstance(value, Mapping):
+            value = [{name: key, "": each} for key, each in value.items()]
+        several = value if isinstance(value, list | tuple) else [] if value is None else [value]
+        if several and isinstance(several[0], Mapping):
+            yield plain_table([*several[0]], [[*map(_cell, row.values())] for row in several])
+        else:
+            yield from (f"{name.replace('_', ' '):9} {_cell(each)}" for each in several)
 
 
 def _cell(value: Any) -> str:

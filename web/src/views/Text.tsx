@@ -83,7 +83,7 @@ export function Answer({ trace }: { trace: Manifest }) {
       {source.live && trace.together && (
         <Choices
           name="member" label="Ensemble member" chosen={`${trace.together.member}`} onChoose={(member) => ask({ ...trace.request, member: +member })}
-          options={Array.from({ length: trace.together.size }, (_, i) => [`${i + 1}`, `Member ${i + 1}`])}
+          options={Array.from({ length: trace.together.size }, (_, i) => [`${i}`, `Member ${i}`])}
         />
       )}
       {source.live && trace.labels && (

@@ -143,7 +143,7 @@ def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> f
         torch.manual_seed(0)
         model = view.run.task.build_model()
     # The edits of an edited explanation are of the trained model.
-    initial = replace(view, weights=model.to(view.device).eval(), member=1)
+    initial = replace(view, weights=model.to(view.device).eval(), member=0)
     fresh = replace(explanation.base or explanation, subject=initial)
     totals = effects(fresh, [["logits*1"], *variants], measure_of_answer(explanation)).sum(dim=-1)
     return float((totals[1:] - totals[0]).abs().max())

@@ -273,7 +273,7 @@ def _decode_again(
 
 
 def predict_edited(
-    subject: Subject, texts: Sequence[str], edits: Sequence[str], decode: DecodeConfig, member: int = 1
+    subject: Subject, texts: Sequence[str], edits: Sequence[str], decode: DecodeConfig, member: int = 0
 ) -> list[dict[str, Any]]:
     """Return the predictions of texts under edits, as the task's `predict` does; of an ensemble by one member alone.
 

@@ -45,7 +45,7 @@ def keep(explanation: Explanation, out: Path | str) -> Path:
     source = RunFolder(explanation.run.path).require_model_folder()
     view = explanation.subject
     weights = {name: p.detach() for name, p in view.weights.named_parameters()}
-    prefix = f"members.{view.member - 1}." if view.together else ""
+    prefix = f"members.{view.member}." if view.together else ""
     learned = {f"{prefix}{name}": p.detach() for name, p in view.model.named_parameters()}
     labels = explanation.labels
     # Of several labels the one that learned has a row of the head; the tag of a word shares the whole head.
