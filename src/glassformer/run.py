@@ -194,21 +194,17 @@ class Run:
             warn_of_cut(answers, self.config.text.max_len)
         return answers[0] if isinstance(given, str) else answers
 
-    def predict_stream(
-        self, lines: Iterable[GivenText], *, first: int = 0, **options: Unpack[PredictOptions]
-    ) -> Iterator[Answer]:
-        """Yield `predict` of any number of texts, in order, at bounded memory.
-
-        `first` is the row number of the first text, on which sampling depends, where others were answered before.
-        """
+    def predict_stream(self, lines: Iterable[GivenText], **options: Unpack[PredictOptions]) -> Iterator[Answer]:
+        """Yield `predict` of any number of texts, in order, at bounded memory."""
         rule, decode = self.task.answer_rule({**options})
         given = given_texts(self.task.tokenizer, lines, several=True)
-        answers = rule.apply(self._answers(given, self._decode(decode), first))
+        answers = rule.apply(self._answers(given, self._decode(decode)))
         return cast("Iterator[Answer]", warn_at_end(iter(answers), self.config.text.max_len))
 
-    def _answers(self, lines: Iterable[str], decode: DecodeConfig, done: int) -> Iterator[dict[str, Any]]:
+    def _answers(self, lines: Iterable[str], decode: DecodeConfig) -> Iterator[dict[str, Any]]:
         from glassformer.utils.device import tuned
 
+        done = 0  # the row number, on which sampling depends
         for chunk in chunks_of(lines, PREDICTED_TOGETHER):
             with tuned(self.device, self.computing):
                 answers = self.task.predict(self.answering, chunk, decode, first=done)
@@ -317,7 +313,6 @@ class Run:
         quantization: str | None = None,
         member: int | None = None,
         license: str | None = None,
-        dry_run: bool = False,
         allow_changed_data: bool = False,
     ) -> Export:
         """Write the run in the form of another library, and compare what was written; see `interop.export.export`."""
@@ -327,7 +322,7 @@ class Run:
             raise UsageError("several runs cannot be exported as one", f"load one alone: {str(self.path)!r}")
         self.allow_changed_data = self.allow_changed_data or allow_changed_data
         options: Any = {"quantization": quantization, "member": member, "license": license}
-        return export(self, target, Path(out), dry_run=dry_run, **options)
+        return export(self, target, Path(out), **options)
 
     def _decode(self, options: dict[str, Any]) -> DecodeConfig:
         return override(self.config, {"decode": options}, "options").decode
