@@ -50,7 +50,7 @@ _MODULES = {
 """The public names of each module; `errors` is a module itself."""
 _HOMES = {"errors": ""} | {name: module for module, names in _MODULES.items() for name in names}
 
-__all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
