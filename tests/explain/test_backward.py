@@ -18,7 +18,8 @@ from torch.nn import functional as F
 from glassformer.config import ModelConfig
 from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.sites import SITES
-from glassformer.explain.learn.backward import GRADIENT, BackwardPass
+from glassformer.explain.capture.tape import Step
+from glassformer.explain.learn.backward import GRADIENT, backward_pass
 from glassformer.explain.learn.loss import loss_steps
 from glassformer.explain.predictions import rows_of
 from glassformer.explain.record_store import RecordStore, get_parameter
@@ -109,12 +110,12 @@ def _cases() -> Iterator[tuple[str, dict[str, Any]]]:
         yield "classifier", {"pooling": pooling, "pooler": pooler}
 
 
-def _backward(model: nn.Module, inputs: dict[str, Any], labels: list[int | None]) -> BackwardPass:
+def _backward(model: nn.Module, inputs: dict[str, Any], labels: list[int | None]) -> dict[str, Step]:
     streams = [range(x.shape[1]) for x in inputs.values() if isinstance(x, Tensor)]
     records = RecordStore(model, inputs, streams)
     steps = {id: records[id] for id in records}
     steps |= loss_steps(steps["logits"], labels, SMOOTHING)
-    return BackwardPass(steps, lambda name: get_parameter(model, name).detach(), records.params)
+    return backward_pass(steps, lambda name: get_parameter(model, name).detach(), records.params)
 
 
 def _loss(model: nn.Module, inputs: dict[str, Any], labels: list[int | None]) -> Tensor:
@@ -132,7 +133,7 @@ def test_gradients_of_parameters_and_steps(family: str, changes: dict[str, Any])
     assert abs(backward.forward["loss"].value.item() - loss.item()) < 1e-12
     named = dict(model.named_parameters())
     for name, gradient in zip(named, torch.autograd.grad(loss, list(named.values()), allow_unused=True), strict=True):
-        own = backward.steps.get(f"{name}{GRADIENT}")
+        own = backward.get(f"{name}{GRADIENT}")
         if gradient is None:
             assert own is None, name
             continue
@@ -149,20 +150,20 @@ def test_gradients_of_parameters_are_those_of_differences(family: str, changes: 
     _check_by_differences(*_made(family, changes))
 
 
-def _made(family: str, changes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any], list[int | None], BackwardPass]:
+def _made(family: str, changes: dict[str, Any]) -> tuple[nn.Module, dict[str, Any], list[int | None], dict[str, Step]]:
     torch.manual_seed(0)
     model, inputs, labels = FAMILIES[family](dataclasses.replace(BASE, **changes))
     model = _random(model)
     return model, inputs, labels, _backward(model, inputs, labels)
 
 
-def _check_by_differences(model: nn.Module, inputs: Any, labels: list[int | None], backward: BackwardPass) -> None:
+def _check_by_differences(model: nn.Module, inputs: Any, labels: list[int | None], backward: dict[str, Step]) -> None:
     """Compare the gradient along a random direction of each parameter with that of the loss on both sides."""
     generator = torch.Generator().manual_seed(1)
     h = 1e-5
     with torch.no_grad():
         for name, p in model.named_parameters():
-            own = backward.steps.get(f"{name}{GRADIENT}")
+            own = backward.get(f"{name}{GRADIENT}")
             if own is None:
                 continue
             direction = torch.randn(p.shape, generator=generator, dtype=p.dtype)
@@ -177,7 +178,7 @@ def _check_by_differences(model: nn.Module, inputs: Any, labels: list[int | None
             assert abs(float((own.value * direction).sum()) - slope) <= 1e-6 * max(1.0, abs(slope)), name
 
 
-def _check_steps(model: nn.Module, inputs: Any, labels: list[int | None], backward: BackwardPass) -> None:
+def _check_steps(model: nn.Module, inputs: Any, labels: list[int | None], backward: dict[str, Step]) -> None:
     """Compare the gradients of the steps that a tap can replace with autograd's of these tensors."""
     from glassformer.explain.trace import trace
 
@@ -198,7 +199,7 @@ def _check_steps(model: nn.Module, inputs: Any, labels: list[int | None], backwa
         F.cross_entropy(rows, y, ignore_index=IGNORE_INDEX, label_smoothing=SMOOTHING).backward()
     compared = 0
     for id, x in found.items():
-        own = backward.steps.get(f"{id}{GRADIENT}")
+        own = backward.get(f"{id}{GRADIENT}")
         if own is None or x.grad is None:
             continue
         gradient = x.grad[0] if x.grad.dim() > own.value.dim() else x.grad
@@ -223,9 +224,9 @@ def test_a_tied_table_gets_both_contributions() -> None:
     """The table that is embedding and output projection gets the sum of two gradients, each a step of its own."""
     model, inputs, labels = _language_model(BASE)
     backward = _backward(_random(model), inputs, labels)
-    total = backward.steps["embedding.weight.grad"]
+    total = backward["embedding.weight.grad"]
     assert total.op == "sum" and len(total.inputs) == 2
-    parts = [backward.steps[id] for id in total.inputs]
+    parts = [backward[id] for id in total.inputs]
     assert sorted(part.op for part in parts) == ["linear.weight", "lookup.weight"]
     assert torch.equal(total.value, parts[0].value + parts[1].value)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.learn import learner as learner_module
 from glassformer.explain.learn.learner import Learner
 from glassformer.explain.learn.learning import own_answer, training_settings
 from glassformer.explain.learn.loss import encode_answer
@@ -123,7 +121,7 @@ def test_learning_lowers_the_loss_and_leaves_the_run_as_it_is(task: str, members
     assert e.learning.learned.loss < e.learning.loss
     assert e.learning.learned.steps[0].loss == pytest.approx(e.learning.loss, rel=1e-5)
     assert all(check.ok for check in (*e.checks, *e.base.checks))
-    assert ("members" in e.learning.left_out) == (members > 1)
+    assert any("other members" in what for what in e.learning.left_out) == (members > 1)
     for name, p in run.model.named_parameters():
         assert torch.equal(p, weights[name]) and p.grad is None and p.requires_grad == flags[name]
     again = run.learn(TEXTS[task], ANSWERS[task], member=members - 1)
@@ -229,33 +227,6 @@ def test_a_loss_that_is_not_finite_ends_the_steps() -> None:
         learner.step()
 
 
-def test_a_model_too_large_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner_module, "MAX_BYTES", 1000)
-    with pytest.raises(UsageError, match="the limit is 1 GiB"):
-        matrix_run("classify").learn("a b", "good")
-
-
-def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
-
-
-@for_each("task, steps", [(task, steps) for task in ("classify", "lm", "translate") for steps in (1, 3)])
-def test_the_size_that_is_refused_is_what_learning_holds(task: str, steps: int) -> None:
-    """Within a factor of 1.5, without the gradients by autograd, which are compared and dropped."""
-    run = matrix_run(task)
-    e = run.learn(TEXTS[task], ANSWERS[task], steps=steps, optimizer="adamw")
-    learner, size = e.records.learner, _bytes(run.model.parameters())  # pyright: ignore
-    held = [h for kept in learner.averages.values() for h in kept.values()]
-    held += [*learner.gradients.values()] + [*learner.model.parameters()]
-    held += [t for state in learner.optimizer.state.values() for t in state.values() if t.dim()]
-    for records in (e.records, e.base.records):  # pyright: ignore
-        held += [records[f"{name}.grad"].value for name in records.params if f"{name}.grad" in records]
-    own = {p.untyped_storage().data_ptr() for p in run.model.parameters()}
-    before = [t for t in learner.before.values() if t.untyped_storage().data_ptr() not in own]
-    assert bool(before) == (steps > 1), "the weights of the run before its first step are not copied"
-    assert size * learner_module.COPIES / 1.5 <= _bytes([*held, *before]) + size <= size * learner_module.COPIES * 1.5
-
-
 @for_each("name, text, answer", [("classify", "a good film", "neg"), ("translate", "number 3", "Nummer 7")])
 def test_what_was_learned_is_kept_as_a_run(
     name: str, text: str, answer: str, runs: Runs, tmp_path_factory: pytest.TempPathFactory
@@ -316,6 +287,7 @@ def test_a_kept_run_knows_data_and_optimizer_and_cannot_be_resumed(
 
 def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = str(runs.classify)
+    smoothing = glassformer.load(runs.classify).task.config.train.label_smoothing
     flags = ["--steps", "2", "--keep", str(tmp_path / "kept"), "--json"]
     assert main(["learn", run, "a good film", "neg", *flags]) == 0
     printed = json.loads(capsys.readouterr().out)
@@ -335,6 +307,7 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest
     assert "unknown to the model" in capsys.readouterr().out
     assert main(["learn", run, "a good film", "neg", "--steps", "2"]) == 0
     printed = capsys.readouterr().out
+    assert ("with the label smoothing of training" in printed) == (smoothing > 0)
     for words in ("models together", "the schedule of the learning rate", "clipped", "loss_after"):
         assert words in printed
     text = ["learn", str(runs.translate), "number 3", "Nummer 7", "--steps", "1"]

@@ -350,8 +350,6 @@ class Learn(Look):
 
 def learned(after: Any, norms: dict[str, float]) -> dict[str, Any]:
     """Return what is printed of the loss of an answer: before and after the steps, and the largest gradients."""
-    from glassformer.explain.learn.learning import LEFT_OUT
-
     facts, learned = after.learning, after.learning.learned
     smoothed = f" (with label smoothing of {facts.smoothing:g}, as in training)" if facts.smoothing else ""
     shown: dict[str, Any] = {"warning": after.warnings, "text": after.request.text, "answer": facts.answer}
@@ -362,7 +360,7 @@ def learned(after: Any, norms: dict[str, float]) -> dict[str, Any]:
     moved = {} if learned is None else learned.moved
     largest = sorted(norms, key=lambda name: -norms[name])[:N_MATRICES]
     rows = [{"parameter": name, "gradient norm": norms[name], "moved by": moved.get(name)} for name in largest]
-    return shown | {"left out": [LEFT_OUT[name] for name in facts.left_out], "gradients": rows}
+    return shown | {"left out": list(facts.left_out), "gradients": rows}
 
 
 def _answered(explanation: Any) -> str:
@@ -409,7 +407,7 @@ class Watch(Served):
             message = f"{path} holds a model without its training, so there is nothing to follow"
             raise UsageError(message, f"look inside: {glassformer_command('explain', path)}")
         check_suffix(self.out, PAGES)
-        from glassformer.explain.page.replay import replay_html
+        from glassformer.explain.page.saved_page import replay_html
         from glassformer.explain.watch.followed import Followed
         from glassformer.utils.device import choose_device
 

@@ -13,8 +13,8 @@ Autograd computes the same gradients and is what training uses; `learning.py` co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,111 +32,94 @@ def is_gradient(id: str) -> bool:
     return id.endswith(GRADIENT) or f"{GRADIENT}." in id
 
 
-@dataclass(frozen=True)
-class Part:
-    """What one use of a step or parameter passes back to it, and how it was computed; the attributes are a step's."""
-
-    id: str
-    op: str
-    inputs: tuple[str, ...]
-    params: Mapping[str, str]
-    attrs: Mapping[str, Any]
-    value: Tensor
-
-
-class BackwardPass:
-    """The gradients of all steps and parameters of a forward pass, by id: "encoder.0.self.weights.grad".
+def backward_pass(
+    steps: Mapping[str, Step], parameter: Callable[[str], Tensor], axes: Mapping[str, tuple[str, ...]]
+) -> dict[str, Step]:
+    """Return the gradients of all steps and parameters of a forward pass, by id: "encoder.0.self.weights.grad".
 
     Args:
         steps: the steps of the forward pass in order, the last of which is the loss.
         parameter: returns a parameter by name.
         axes: the axes of each parameter by name.
     """
+    found: dict[str, Step] = {}
+    backwards = [*steps][::-1]
+    one = _gradient(steps, axes, backwards[0], op="one", value=torch.ones_like(steps[backwards[0]].value))
+    passed: dict[str, list[Step]] = {backwards[0]: [one]}
+    """What the uses of a step or parameter have passed back so far."""
 
-    def __init__(
-        self, steps: Mapping[str, Step], parameter: Callable[[str], Tensor], axes: Mapping[str, tuple[str, ...]]
-    ) -> None:
-        self.forward, self.parameter, self.axes = steps, parameter, axes
-        self.steps: dict[str, Step] = {}
-        self._passed: dict[str, list[Part]] = {}
-        """What the uses of a step or parameter have passed back so far."""
-        loss, *rest = [*steps.values()][::-1]
-        self._passed[loss.id] = [Part("", "one", (), {}, {}, torch.ones_like(loss.value))]
-        for step in (loss, *rest):
-            if step.id in self._passed:
-                self._add_up(step.id)
-                self._pass_back(step)
-        for name in axes:
-            if name in self._passed:
-                self._add_up(name)
+    def value_of(id: str) -> Tensor:
+        step = steps.get(id) or found.get(id)
+        return parameter(id) if step is None else step.value
 
-    def _pass_back(self, step: Step) -> None:
-        """Compute what a step passes back to each of its inputs and parameters."""
-        name = row_name(step.op, step.attrs)
-        if name not in OPERATIONS:  # an input from outside
-            return
-        of = named(name, step.inputs, step.params) | {"y": step.id, "g": f"{step.id}{GRADIENT}"}
-        for argument, expression in OPERATIONS[name].gradients.items():
-            to = of.get(argument)
-            if to is None or not self._of(to).is_floating_point():
-                continue
-            op = f"{name}.{argument}"
-            row = row_of(op)
-            reads = {one: of[one] for one in row.arguments if one in of}
-            used = names_in([None, row.gives, *row.where.values()])
-            attrs = {key: value for key, value in step.attrs.items() if key in used}
-            values = {one: self._of(id) for one, id in reads.items()}
-            target = self._of(to)
-            self._passed.setdefault(to, []).append(
-                Part(
-                    id=f"{to}{GRADIENT}.{step.id.removeprefix(to.rpartition('.')[0] + '.')}",
-                    op="sum" if expression == "g" else op,
-                    inputs=tuple(id for one, id in reads.items() if one not in step.params),
-                    params={one: id for one, id in reads.items() if one in step.params},
-                    attrs=attrs,
-                    value=run(op, values, attrs, tuple(target.shape)),
-                )
-            )
-
-    def _add_up(self, id: str) -> None:
-        """Record the gradient of a step or parameter: what its only use passes back, or the sum over all uses."""
-        parts = self._passed.pop(id)
-        total = parts[0]
-        if len(parts) > 1:
+    for id in (*backwards, *axes):
+        if id not in passed:
+            continue
+        total, *others = parts = passed.pop(id)
+        if others:
             # What an addition passes back is its own gradient, which needs no step of its own.
-            self.steps |= {part.id: self._step(part.id, id, part) for part in parts if part.op != "sum"}
+            found |= {part.id: part for part in parts if part.op != "sum"}
             names = tuple(part.inputs[0] if part.op == "sum" else part.id for part in parts)
-            total = Part("", "sum", names, {}, {}, torch.stack([part.value for part in parts]).sum(dim=0))
-        self.steps[f"{id}{GRADIENT}"] = self._step(f"{id}{GRADIENT}", id, total)
+            value = torch.stack([part.value for part in parts]).sum(dim=0)
+            total = _gradient(steps, axes, id, op="sum", inputs=names, value=value)
+        found[f"{id}{GRADIENT}"] = replace(total, id=f"{id}{GRADIENT}")
+        if id in steps:
+            for to, part in _passed_back(steps[id], steps, axes, value_of):
+                passed.setdefault(to, []).append(part)
+    return found
 
-    def _step(self, id: str, of: str, part: Part) -> Step:
-        known = self.forward.get(of)
-        axes = tuple(map(Axis, self.axes[of])) if known is None else known.axes
-        stack, layer, block = step_location(of) if known is None else (known.stack, known.layer, known.block)
-        return Step(
-            id=id,
-            site=part.op,
-            op=part.op,
-            inputs=part.inputs,
-            params=dict(part.params),
-            attrs=dict(part.attrs),
-            axes=axes,
-            value=part.value,
-            source=source_of_gradient(part.op),
-            stack=stack,
-            layer=layer,
-            block=block,
+
+def _passed_back(
+    step: Step, steps: Mapping[str, Step], axes: Mapping[str, tuple[str, ...]], value_of: Callable[[str], Tensor]
+) -> Iterator[tuple[str, Step]]:
+    """Yield what a step passes back to each of its inputs and parameters, with the id of that."""
+    name = row_name(step.op, step.attrs)
+    if name not in OPERATIONS:  # an input from outside
+        return
+    of = named(name, step.inputs, step.params) | {"y": step.id, "g": f"{step.id}{GRADIENT}"}
+    for argument, expression in OPERATIONS[name].gradients.items():
+        to = of.get(argument)
+        if to is None or not value_of(to).is_floating_point():
+            continue
+        op = f"{name}.{argument}"
+        row = row_of(op)
+        reads = {one: of[one] for one in row.arguments if one in of}
+        used = names_in([None, row.gives, *row.where.values()])
+        attrs = {key: value for key, value in step.attrs.items() if key in used}
+        values = {one: value_of(id) for one, id in reads.items()}
+        yield (
+            to,
+            _gradient(
+                steps,
+                axes,
+                to,
+                id=f"{to}{GRADIENT}.{step.id.removeprefix(to.rpartition('.')[0] + '.')}",
+                op="sum" if expression == "g" else op,
+                inputs=tuple(id for one, id in reads.items() if one not in step.params),
+                params={one: id for one, id in reads.items() if one in step.params},
+                attrs=attrs,
+                value=run(op, values, attrs, tuple(value_of(to).shape)),
+            ),
         )
 
-    def of_parameters(self) -> dict[str, Tensor]:
-        """Return the gradient of each parameter that has one, by name."""
-        named = {name: self.steps.get(f"{name}{GRADIENT}") for name in self.axes}
-        return {name: step.value for name, step in named.items() if step is not None}
 
-    def _of(self, id: str) -> Tensor:
-        """Return the value of a step or gradient, or a parameter."""
-        step = self.forward.get(id) or self.steps.get(id)
-        return self.parameter(id) if step is None else step.value
+def _gradient(
+    steps: Mapping[str, Step], axes: Mapping[str, tuple[str, ...]], of: str, *, op: str, value: Tensor, **fields: Any
+) -> Step:
+    """Return a gradient, or a part of one, as a step at the place of what it is the gradient of."""
+    step = steps.get(of)
+    stack, layer, block = (step.stack, step.layer, step.block) if step else step_location(of)
+    return Step(
+        **{"id": "", "inputs": (), "params": {}, "attrs": {}, **fields},
+        site=op,
+        op=op,
+        axes=step.axes if step else tuple(map(Axis, axes[of])),
+        value=value,
+        source=source_of_gradient(op),
+        stack=stack,
+        layer=layer,
+        block=block,
+    )
 
 
 def source_of_gradient(op: str) -> SourceLine | None:

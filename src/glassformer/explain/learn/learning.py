@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,20 +25,11 @@ from torch import nn
 
 from glassformer.config import TrainConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.capture.tape import Check
+from glassformer.explain.capture.tape import Check, Step
 from glassformer.explain.compute import compute_decoding, explain_encoded
-from glassformer.explain.learn.backward import BackwardPass
-from glassformer.explain.learn.learner import (
-    UPDATE_PARTS,
-    Learner,
-    ParameterGroup,
-    StepTaken,
-    autograd_gradients,
-    check_size,
-    loss_and_right,
-    loss_of,
-)
-from glassformer.explain.learn.loss import LOSS, NO_ANSWER, EncodedAnswer, encode_answer, loss_steps, number_steps
+from glassformer.explain.learn.backward import GRADIENT, backward_pass
+from glassformer.explain.learn.learner import Learner, ParameterGroup, StepTaken, loss_and_right
+from glassformer.explain.learn.loss import LOSS, NO_ANSWER, encode_answer, loss_steps
 from glassformer.explain.one_label import NOT, looked_at
 from glassformer.explain.predictions import Answer
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
@@ -54,18 +44,6 @@ from glassformer.utils.device import tuned
 
 if TYPE_CHECKING:
     from glassformer.explain.explanation import Explanation
-
-
-LEFT_OUT = {
-    "dropout": "dropout",
-    "word dropout": "word dropout",
-    "adversarial": "adversarial training",
-    "members": "the other members of the ensemble, which stay as they are",
-    "average": "the moving average of the weights",
-    "frozen layers": "frozen layers: all layers learn",
-    "schedule": "the schedule of the learning rate, which is constant",
-}
-"""What the run's training has, and learning here has not, in words."""
 
 
 @dataclass(frozen=True)
@@ -112,14 +90,13 @@ class LearningFacts:
     loss: float
     """Its loss before the first step, in nats per label, or as the square of the output's error."""
     smoothing: float
-    """The label smoothing."""
+    """The label smoothing of both losses; 0 for none, and of a number."""
     max_grad_norm: float
     """The norm of all gradients from which they are clipped; 0 for no clipping."""
     groups: list[ParameterGroup]
     """The parameters by how the optimizer treats them."""
     left_out: list[str]
-    """What the run's training has, and learning here has not: "dropout", "word dropout", "adversarial", "members",
-    "average", "frozen layers", "schedule"."""
+    """What the run's training has, and learning here has not, in words."""
     learned: Learned | None
     """What the steps taken changed; null before the first."""
 
@@ -129,51 +106,38 @@ class LearningStore(RecordStore):
 
     Args:
         model: the model.
-        answer: the text and its labels.
-        smoothing: the label smoothing.
-        learner: the model that took steps, whose last update is read as "head.weight.exp_avg"; None before the first.
+        learner: the copy of it with the same weights that learns; its last update is read as "head.weight.exp_avg".
     """
 
-    def __init__(
-        self, model: nn.Module, answer: EncodedAnswer, smoothing: float, learner: Learner | None = None
-    ) -> None:
-        self.learner = learner
-        encoded = answer.encoded
-        super().__init__(model, encoded.model_inputs, encoded.streams)
-        axes = self.params
-        logits = self._kept["logits"]
-        number = answer.target
-        added = loss_steps(logits, answer.labels, smoothing) if number is None else number_steps(logits, number)
-        forward = {**self._kept, **added}
-        backward = BackwardPass(forward, lambda name: get_parameter(model, name).detach(), axes)
-        added |= dict(reversed(backward.steps.items()))
+    def __init__(self, model: nn.Module, learner: Learner) -> None:
+        answer, self.update = learner.answer, learner.update
+        super().__init__(model, answer.encoded.model_inputs, answer.encoded.streams)
+        smoothing, axes = learner.config.label_smoothing, self.params
+        added = loss_steps(self._kept["logits"], answer.labels, smoothing, answer.target)
+        backward = backward_pass({**self._kept, **added}, lambda name: get_parameter(model, name).detach(), axes)
+        added |= dict(reversed(backward.items()))
         self._kept |= added
         self.steps |= {id: step.without_value() for id, step in added.items()}
-        self.checks = [*self.checks, _autograd_check(backward, model, answer, smoothing)]
+        self.checks = [*self.checks, _autograd_check(backward, learner)]
 
     def held(self, id: str, slice: str = "") -> np.ndarray | None:
-        parameter, _, part = id.rpartition(".")
-        if part in UPDATE_PARTS and parameter in self.params and self.learner is not None:
-            return to_numpy(take_slice(self.learner.part(parameter, part), self.params[parameter], slice))
+        if id in self.update:
+            return to_numpy(take_slice(self.update[id], self.params[id.rpartition(".")[0]], slice))
         return super().held(id, slice)
 
     def update_of(self, parameter: str) -> list[str]:
         """Return the ids of what there is of the last update of a parameter, its value after it first; none before."""
-        if self.learner is None:
-            return []
-        found = [f"{parameter}.{part}" for part in UPDATE_PARTS if self.learner.has(parameter, part)]
-        return [parameter, *found]
+        found = [id for id in self.update if id.rpartition(".")[0] == parameter]
+        return [parameter, *found] if found else []
 
 
-def _autograd_check(backward: BackwardPass, model: nn.Module, answer: EncodedAnswer, smoothing: float) -> Check:
+def _autograd_check(backward: Mapping[str, Step], learner: Learner) -> Check:
     """Compare the gradients of all parameters with those that autograd computes, as training does."""
-    autograd = autograd_gradients(model, answer, smoothing)
     largest, scale = 0.0, 0.0
-    for name, gradient in backward.of_parameters().items():
-        other = autograd.pop(name, None)  # no other tensor of the size of a parameter is held for the comparison
-        if other is not None:
-            scale = max(scale, float(torch.linalg.vector_norm(other, math.inf)))
-            largest = max(largest, float(torch.linalg.vector_norm(other.sub_(gradient), math.inf)))
+    for name, gradient in learner.gradients().items():
+        if (own := backward.get(f"{name}{GRADIENT}")) is not None:
+            scale = max(scale, float(torch.linalg.vector_norm(gradient, math.inf)))
+            largest = max(largest, float(torch.linalg.vector_norm(gradient.sub_(own.value), math.inf)))
     tolerance = 1e-4 * max(scale, 1e-30)
     meaning = "The largest difference between a parameter's gradient step by step and by PyTorch's autograd."
     return Check("backward pass against autograd", largest, tolerance, largest <= tolerance, meaning)
@@ -185,7 +149,7 @@ N_OTHERS = 8
 def what_changed(learner: Learner) -> Learned:
     """Return what the steps so far have changed."""
     with torch.no_grad():
-        loss, right = loss_and_right(learner.model, learner.answer, learner.config.label_smoothing)
+        loss, right = learner.loss()
         old = dict(learner.subject.model.named_parameters())
         moved = {
             name: float((p - old[name]).norm() / old[name].norm().clamp(min=1e-12))
@@ -230,22 +194,15 @@ def other_texts(learner: Learner) -> list[OtherText]:
         except UsageError:  # one that has words unknown to the model
             continue
         with torch.no_grad():
-            losses = [loss_of(model, answer, 0.0).item() for model in (subject.model, learner.model)]
+            losses = [loss_and_right(model, answer, 0.0)[0].item() for model in (subject.model, learner.model)]
         found.append(OtherText(text, answer.text, *losses))
     return found
 
 
 def why_no_learning(explanation: Explanation) -> str | None:
     """Return why no answer to this text can be learned, as a sentence; None where one can."""
-    if why := _too_long(explanation.streams):
-        return why
-    if explanation.subject.task.explain_as == "text_embedder":
-        return NO_ANSWER
-    try:
-        check_size(explanation.subject.model)
-    except UsageError as error:
-        return error.message
-    return None
+    none = NO_ANSWER if explanation.subject.task.explain_as == "text_embedder" else None
+    return _too_long(explanation.streams) or none
 
 
 def _too_long(streams: Sequence[Stream]) -> str | None:
@@ -270,29 +227,25 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
     started = time.perf_counter()
     with tuned(subject.device):
         view, labels = looked_at(subject, request)
-        check_size(view.model)
         without = replace(request, answer=None, learn_steps=0, lr=None, optimizer=None)
         answer = encode_answer(view, without, request.answer)
         if why := _too_long(answer.encoded.streams):
             raise UsageError(why, "shorten it")
-        config = training_settings(subject, request)
-        learner = Learner(view, answer, config)
-        facts = partial(learning_facts, learner, answer)
+        learner = Learner(view, answer, training_settings(subject, request))
 
         def explained(model: View, id: str, steps: int) -> Explanation:
-            records = LearningStore(model.model, answer, config.label_smoothing, learner if steps else None)
-            own_request = replace(request, learn_steps=steps)
+            own_request, records = replace(request, learn_steps=steps), LearningStore(model.model, learner)
             return explain_encoded(model, labels, own_request, answer.encoded, records, id, started)
 
         base = explained(view, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
         loss = float(base.records[LOSS].value)
-        base = replace(base, learning=facts(loss, None))
+        base = replace(base, learning=learning_facts(learner, loss, None))
         if request.learn_steps == 0:
             return base
         for _ in range(request.learn_steps):
             learner.step()
         after = explained(replace(view, other=learner.model.eval()), trace_id, request.learn_steps)
-        return replace(after, base=base, learning=facts(loss, what_changed(learner)))
+        return replace(after, base=base, learning=learning_facts(learner, loss, what_changed(learner)))
 
 
 def own_answer(explanation: Explanation) -> Answer:
@@ -303,24 +256,24 @@ def own_answer(explanation: Explanation) -> Answer:
     return compute_decoding(explanation.subject, request)[1]
 
 
-def learning_facts(learner: Learner, answer: EncodedAnswer, loss: float, learned: Learned | None) -> LearningFacts:
+def learning_facts(learner: Learner, loss: float, learned: Learned | None) -> LearningFacts:
     """Return what is learned and how, and what training has that is left out here."""
-    config, model = learner.config, learner.subject.task.config.model
+    answer, config, model = learner.answer, learner.config, learner.subject.task.config.model
     has = {
         "dropout": max(model.dropout, model.embedding_dropout or 0.0) > 0,
         "word dropout": config.word_mask_prob > 0 or config.word_unknown_prob > 0,
-        "adversarial": config.adversarial > 0,
-        "members": learner.subject.together is not None,
-        "average": config.ema_decay > 0,
-        "frozen layers": config.frozen_layers > 0,
-        "schedule": config.schedule != "constant" or config.warmup > 0,
+        "adversarial training": config.adversarial > 0,
+        "the other members of the ensemble, which stay as they are": learner.subject.together is not None,
+        "the moving average of the weights": config.ema_decay > 0,
+        "frozen layers: all layers learn": config.frozen_layers > 0,
+        "the schedule of the learning rate, which is constant": config.schedule != "constant" or config.warmup > 0,
     }
     return LearningFacts(
         answer=answer.text,
         labels=answer.labels,
         target=answer.target,
         loss=loss,
-        smoothing=config.label_smoothing,
+        smoothing=config.label_smoothing if answer.target is None else 0.0,
         max_grad_norm=config.max_grad_norm,
         groups=learner.groups(),
         left_out=[name for name, there in has.items() if there],

@@ -24,7 +24,6 @@ from glassformer.explain.inputs.encoded_text import EncodedText
 from glassformer.explain.inputs.families import encode
 from glassformer.explain.predictions import DecodeLog
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
-from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject
 from glassformer.nn.operations import OPERATIONS, named, run
 from glassformer.text.decision import number_text
@@ -98,46 +97,43 @@ def _number(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnsw
 
 
 def _translation(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
-    t = subject.task.tokenizer.of_targets
-    _check_known(t, t.encode(answer), answer)
+    n = len(_known_ids(subject.task.tokenizer.of_targets, answer))
     longest = min(subject.task.config.text.max_len, MAX_FULL_TOKENS) - 1
-    if len(t.encode(answer)) > longest:
-        raise UsageError(f"the answer has {len(t.encode(answer))} tokens; at most {longest} can be learned at once")
+    if n > longest:
+        raise UsageError(f"the answer has {n} tokens; at most {longest} can be learned at once")
     encoded = encode(subject, replace(request, target=answer))
     return EncodedAnswer(encoded, [*encoded.following], encoded.answer)
 
 
 def _masked_words(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
     t, encoded = subject.task.tokenizer, encode(subject, request)
-    masked = encoded.generation.masked or []
-    ids = t.encode(answer)
-    _check_known(t, ids, answer)
+    masked, ids = encoded.generation.masked or [], _known_ids(t, answer)
     if not masked:
         raise UsageError("the text holds no [MASK] for the answer to stand at", "put [MASK] where the answer belongs")
     if len(ids) != len(masked):
         hint = f"the answer is cut into {' '.join(t.tokens(ids))}"
         raise UsageError(f"the answer has {len(ids)} tokens, and the text {len(masked)} [MASK]", hint)
-    labels: list[int | None] = [None] * len(encoded.streams[0])
-    for position, token in zip(masked, ids, strict=True):
-        labels[position] = token
+    label_of = dict(zip(masked, ids, strict=True))
+    labels = [label_of.get(position) for position in range(len(encoded.streams[0]))]
     return EncodedAnswer(encoded, labels, " ".join(t.tokens(ids)))
 
 
 def _continuation(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
     """Encode prompt and answer as one text; the labels are the tokens of the answer alone."""
     t = subject.task.tokenizer
-    ids = t.encode(answer)
-    _check_known(t, ids, answer)
+    ids = _known_ids(t, answer)
     one = replace(request, prefix=tuple(ids), decode={**request.decode, "max_new_tokens": 1})
     encoded = encode(subject, one)
-    n = encoded.streams[0].n_given - 1  # the last token of the answer is only predicted
+    [whole] = encoded.streams
+    n = whole.n_given - 1  # the last token of the answer is only predicted
     first = encoded.generation.n_fixed - 1
     if first < 0 or n - first < len(ids) - 1:
         n = len(t.framed(t.encode(request.text))) + len(ids)
         context = min(subject.task.config.text.max_len, MAX_LAYERED_TOKENS)
         raise UsageError(f"prompt and answer have {n} tokens, and {context} are read at once", "shorten them")
-    stream, text = first_tokens(encoded.streams[0], n), t.decode(ids)
-    labels: list[int | None] = [None] * first + [*ids]
+    per_token = ("ids", "pieces", "special", "unknown", "padding", "words", "spans", "ngrams", "ngram_ids")
+    kept = {name: values[:n] for name in per_token if (values := getattr(whole, name)) is not None}
+    stream, text = replace(whole, **kept, n_given=n), t.decode(ids)
     encoded = replace(
         encoded,
         model_inputs={"ids": encoded.model_inputs["ids"][:, :n]},
@@ -149,19 +145,14 @@ def _continuation(subject: Subject, request: TraceRequest, answer: str) -> Encod
         generation=replace(encoded.generation, first=first),
         log_start=first,
     )
-    return EncodedAnswer(encoded, labels, text)
+    return EncodedAnswer(encoded, [None] * first + [*ids], text)
 
 
-def _check_known(t: Any, ids: Sequence[int], answer: str) -> None:
+def _known_ids(t: Any, answer: str) -> list[int]:
+    ids = t.encode(answer)
     if t.unk_id in ids:
         raise UsageError(f"the answer {answer[:60]!r} has tokens that are not in the vocabulary", "write it otherwise")
-
-
-def first_tokens(stream: Stream, n: int) -> Stream:
-    """Return the first n tokens of a stream."""
-    per_token = ("ids", "pieces", "special", "unknown", "padding", "words", "spans", "ngrams", "ngram_ids")
-    kept = {name: values[:n] for name in per_token if (values := getattr(stream, name)) is not None}
-    return replace(stream, **kept, n_given=min(stream.n_given, n))
+    return ids
 
 
 def targets(logits: Tensor, labels: Sequence[int | None], smoothing: float) -> Tensor:
@@ -174,24 +165,24 @@ def targets(logits: Tensor, labels: Sequence[int | None], smoothing: float) -> T
     return q
 
 
-def number_steps(output: Step, target: float) -> dict[str, Step]:
-    """Return the steps from the output of a regressor to the loss, by id."""
+def loss_steps(
+    logits: Step, labels: list[int | None], smoothing: float, number: float | None = None
+) -> dict[str, Step]:
+    """Return the steps from the logits, or the output of a regressor, to the loss, by id."""
     axes = (Axis("loss"),)
-    error = _step("loss.error", "error", [output], axes, attrs={"number": target})
-    square = replace(_step(LOSS, "square", [error], axes), site="mean_loss")
-    return {step.id: step for step in (error, square)}
-
-
-def loss_steps(logits: Step, labels: list[int | None], smoothing: float) -> dict[str, Step]:
-    """Return the steps from the logits to the loss, by id."""
-    attrs = {"labels": labels, "smoothing": smoothing}
-    p = _step("loss.probabilities", "softmax", [logits], logits.axes, logits.shape)
-    q = _step("loss.targets", "targets", [], logits.axes, attrs=attrs, value=targets(logits.value, labels, smoothing))
-    each = _step(
-        "loss.each", "cross_entropy", [logits, q], logits.axes[:-1] or (Axis("loss"),), logits.shape[:-1] or (1,)
-    )
-    loss = _step(LOSS, "mean_loss", [each], (Axis("loss"),), attrs={"labels": labels})
-    return {step.id: step for step in (p, q, each, loss)}
+    if number is not None:
+        error = _step("loss.error", "error", [logits], axes, attrs={"number": number})
+        found = [error, replace(_step(LOSS, "square", [error], axes), site="mean_loss")]
+    else:
+        q, attrs = targets(logits.value, labels, smoothing), {"labels": labels, "smoothing": smoothing}
+        found = [
+            _step("loss.probabilities", "softmax", [logits], logits.axes, logits.shape),
+            _step("loss.targets", "targets", [], logits.axes, attrs=attrs, value=q),
+        ]
+        each = logits.axes[:-1] or axes, logits.shape[:-1] or (1,)
+        found.append(_step("loss.each", "cross_entropy", [logits, found[1]], *each))
+        found.append(_step(LOSS, "mean_loss", [found[2]], axes, attrs={"labels": labels}))
+    return {step.id: step for step in found}
 
 
 def _step(

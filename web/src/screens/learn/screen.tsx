@@ -62,23 +62,13 @@ function OwnAnswer({ trace }: { trace: Manifest }) {
   return value && <p data-role="own-answer">Before learning, the model itself {hasSource(trace) ? "answers" : "continues with"} <strong dir="auto">{value.answer.headline}</strong> <span class="note">{value.answer.detail}</span></p>;
 }
 
-const SENTENCES: Record<string, string> = {
-  dropout: "Dropout is off: training hides a random part of the activations in each step.",
-  "frozen layers": "All layers learn; this run's training kept the lower ones.",
-  "word dropout": "No words are hidden: training masks some of them.",
-  adversarial: "The loss has no adversarial term, which this run's training adds.",
-  members: "The member shown learns alone; the others of the ensemble stay as they are.",
-  average: "The weights are not averaged over the steps; this run's training averages them.",
-  schedule: "The learning rate is constant; this run's training changes it from step to step.",
-};
-
 /** What training has and learning here has not. */
 const LeftOut = ({ facts }: { facts: LearningFacts }) => (
   <section aria-labelledby="left-out">
     <h2 id="left-out">What is left out</h2>
     <ul class="learn-sentences">
       <li>A step of training is on many texts at once; here it is on one.</li>
-      {facts.left_out.map((what) => <li key={what} data-left-out={what}>{SENTENCES[what] ?? what}</li>)}
+      {facts.left_out.map((what) => <li key={what} data-left-out={what}>This run’s training has, and these steps have not: {what}.</li>)}
       {facts.smoothing > 0 && <li>Label smoothing is that of training, {number(facts.smoothing)}.</li>}
     </ul>
   </section>
