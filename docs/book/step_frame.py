@@ -16,9 +16,8 @@ from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.learn.learning import LearningStore
 from glassformer.explain.page.manifest import Manifest, manifest, run_info
-from glassformer.explain.page.responses import WHOLE, to_json
-from glassformer.explain.page.saved_page import SavedPageData, escape_json
-from glassformer.explain.page.saved_tensors import packed_tensor
+from glassformer.explain.page.responses import WHOLE
+from glassformer.explain.page.saved_page import SavedPageData, html_json, packed_tensor
 
 MAX_BYTES = 150_000
 """Maximum size of a frame, without script and style."""
@@ -73,7 +72,7 @@ def _page(data: SavedPageData, title: str, assets: str) -> str:
         f"<title>{escape(title)}</title>\n"
         f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="{assets}/app.css">\n</head>\n<body>\n'
         '<div id="app"></div>\n'
-        f'<script type="application/json" id="glassformer-data">{escape_json(to_json(data))}</script>\n'
+        f'<script type="application/json" id="glassformer-data">{html_json(data)}</script>\n'
         f'<script src="{assets}/{WHOLE}"></script>\n</body>\n</html>\n'
     )
     if len(html) > MAX_BYTES:

@@ -18,7 +18,7 @@ from tests.helpers.forking import Command
 from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
 
 from glassformer.api import Run, train
-from glassformer.explain.page.replay import replay_html
+from glassformer.explain.page.saved_page import replay_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.watch.followed import Followed
 from glassformer.explain.watch.training import Training

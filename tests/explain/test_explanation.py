@@ -23,7 +23,7 @@ from glassformer.explain.attribution.attribute import erase
 from glassformer.explain.attribution.value_function import AttributeRequest, EraseRequest, prediction_index
 from glassformer.explain.compute import compute_decoding
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.page.manifest import run_info
+from glassformer.explain.page.manifest import decode_json, plain, run_info
 from glassformer.explain.page.saved_page import saved_page_html, written
 from glassformer.explain.predictions import EnsembleMember
 from glassformer.explain.record_store import take_slice
@@ -421,8 +421,8 @@ def test_compute_decoding_equals_the_manifest(runs: dict[str, Run]) -> None:
         request = TraceRequest(text, decode={"max_new_tokens": 5})
         manifest = explain(runs[name], request).manifest()
         log, answer, streams = compute_decoding(runs[name], request)
-        assert (log.to_json(), answer) == (manifest["decode"], manifest["answer"])
-        assert [stream.to_json() for stream in streams] == manifest["streams"]
+        assert (plain(decode_json(log)), answer) == (manifest["decode"], manifest["answer"])
+        assert plain(streams) == manifest["streams"]
 
 
 def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
@@ -580,3 +580,9 @@ def test_a_member_without_edits_is_refused(runs: dict[str, Run]) -> None:
 def test_a_page_needs_the_name_of_a_file(runs: dict[str, Run]) -> None:
     with pytest.raises(UsageError, match="not ''"):
         explain(runs["classify"], "a good film").save("")
+
+
+def test_a_shell_shows_what_is_public(runs: dict[str, Run]) -> None:
+    shown = dir(runs["classify"].explain(TEXTS["classify"]))
+    assert {"answer", "attribute", "learning", "plot", "records", "tensor"} <= set(shown)
+    assert not any(name.startswith("_") for name in shown)

@@ -17,7 +17,7 @@ from tests.helpers.small import small
 from tests.helpers.small_runs import SMALL, write_table
 
 from glassformer.api import Run, train
-from glassformer.explain.page.replay import replay_html
+from glassformer.explain.page.saved_page import replay_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
 from glassformer.explain.watch.followed import Followed, NoWeights

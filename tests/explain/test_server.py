@@ -19,9 +19,9 @@ from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import service
 from glassformer.explain.page.responses import asset
 from glassformer.explain.page.security import TOKEN
-from glassformer.explain.page.server import PageServer, _cancellable, listen, serve
+from glassformer.explain.page.server import PageServer, listen, serve
 from glassformer.run import Run
-from glassformer.utils.process_settings import Cancelled, check_cancelled
+from glassformer.utils.process_settings import Cancelled, cancellable, check_cancelled
 
 
 @pytest.fixture(scope="module")
@@ -215,9 +215,10 @@ def test_a_sweep_whose_reader_is_gone_ends_between_two_batches() -> None:
     """The job sees that it was given up; the next one is not."""
     given_up = threading.Event()
     given_up.set()
-    with pytest.raises(Cancelled):
-        _cancellable(check_cancelled, given_up)
-    assert _cancellable(check_cancelled, threading.Event()) is None
+    with pytest.raises(Cancelled), cancellable(given_up):
+        check_cancelled()
+    with cancellable(threading.Event()):
+        check_cancelled()
     check_cancelled()
 
 
@@ -384,6 +385,6 @@ def test_a_server_ends_and_lets_go_of_its_port() -> None:
 
 
 def test_what_is_small_is_sent_at_once() -> None:
-    """Asyncio turns the waiting for larger packets off where it is told the protocol; each answer had taken 40 ms."""
-    with listen(0) as listener:
-        assert listener.proto == socket.IPPROTO_TCP
+    """No connection waits for larger packets; each answer had taken 40 ms."""
+    with listen(0) as listener, socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -129,14 +129,14 @@ def test_a_finished_run_is_told_whole(finished: Run) -> None:
     assert [point["scores"] for point in now["validations"]] == [row["valid"] for row in logged if "valid" in row]
     assert [each["step"] for each in now["snapshots"]][:3] == [0, 16, 32]
     assert now["has_model"] and not now["control"] and now["refused"] is None
-    assert any(finding["place"] == "few validation examples" for finding in now["findings"])
+    assert any(finding.place == "few validation examples" for finding in now["findings"])
     assert Training(finished.path).now(after=54)["curve"]["step"] == [55]
 
 
 def test_the_state_follows_the_folder(begun: Path) -> None:
     training, log = Training(begun, may_write=True), begun / "metrics.jsonl"
     assert training.now()["state"] == "stopped"
-    assert any(finding["place"] == "unfinished" for finding in training.now()["findings"])
+    assert any(finding.place == "unfinished" for finding in training.now()["findings"])
     whole = log.read_text("utf-8")
     with lock_folder(begun):
         assert is_locked(begun)
@@ -145,7 +145,7 @@ def test_the_state_follows_the_folder(begun: Path) -> None:
         assert training.now()["state"] == "running", "that pause is over, as nothing asks for it any more"
         ControlFile(begun / "control.json").write(PAUSE)
         assert training.now()["state"] == "paused"
-        assert all(finding["place"] != "unfinished" for finding in training.now()["findings"])
+        assert all(finding.place != "unfinished" for finding in training.now()["findings"])
         log.write_text("", encoding="utf-8")
         assert training.now()["state"] == "waiting"
     assert not is_locked(begun)
@@ -164,12 +164,12 @@ def test_damaged_lines_are_a_finding(begun: Path, capsys: pytest.CaptureFixture[
     words = "lines 8, 21 of metrics.jsonl cannot be read, and are left out"
     now = Training(begun).now()
     assert now["curve"]["step"] == [*range(1, 8), *range(9, 56)]
-    assert [finding["matter"] for finding in now["findings"] if finding["place"] == "log"] == [words]
+    assert [finding.matter for finding in now["findings"] if finding.place == "log"] == [words]
     assert main(["doctor", str(begun)]) == 0
     assert words in capsys.readouterr().out
     log.write_text("garbage\n", encoding="utf-8")
-    [found] = [finding for finding in Training(begun).now()["findings"] if finding["place"] == "log"]
-    assert found["matter"] == "line 1 of metrics.jsonl cannot be read, and is left out"
+    [found] = [finding for finding in Training(begun).now()["findings"] if finding.place == "log"]
+    assert found.matter == "line 1 of metrics.jsonl cannot be read, and is left out"
 
 
 def test_what_is_asked_is_written(begun: Path) -> None:

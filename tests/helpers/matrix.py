@@ -228,8 +228,6 @@ EXPLANATION: dict[str, Call] = {
     "save": lambda c: c.e.save(c.out / "page.html"),
     "keep": lambda c: c.e.keep(c.out / "kept"),
     "plot": lambda c: c.e.plot,
-    "visible_lengths": lambda c: [c.e.visible_lengths(p) for p in c.e.predictions],
-    "check_not_edited": lambda c: c.e.check_not_edited(),
     "check_has_answer": lambda c: c.e.check_has_answer(),
     "run": lambda c: c.e.run,
     "precision": lambda c: c.e.precision,
@@ -283,7 +281,6 @@ NOT_EDITED = "words are weighed without edits only"
 REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
     ("attribute", lambda c: c.edited, NOT_EDITED),
     ("attribution", lambda c: c.edited, NOT_EDITED),
-    ("check_not_edited", lambda c: c.edited, NOT_EDITED),
     ("erase", lambda c: c.edited, NOT_EDITED),
     ("effect", lambda c: not c.edited, "has no edits whose effect could be drawn"),
     ("sweep_checkpoints", lambda c: not c.edited, "needs edits"),

@@ -54,7 +54,7 @@ export interface Manifest {
   learning: LearningFacts | null;
 }
 
-/** The model: task, checkpoint, size, hyperparameters and tokenizer. */
+/** The model: task, checkpoint, size, hyperparameters and special tokens. */
 export interface ModelInfo {
   task: string;
   family: "encoder" | "encoder-decoder" | "decoder";
@@ -75,28 +75,12 @@ export interface ModelInfo {
   d_head: number;
   d_ff: number;
   pre_norm: boolean;
-  norm: string;
-  positions: string;
-  activation: string;
-  pooling: string | null;
   vocab_size: number;
-  max_len: number;
   label_names: string[] | null;
-  word_mask_prob: number;
-  tokenizer: string;
-  special_ids: SpecialIds;
+  special_ids: Record<"pad" | "unk" | "bos" | "eos" | "mask", number>;
   /** Precision of all numbers of an explanation; `predict` may answer in another one. */
   precision: string;
   versions: Record<string, string>;
-}
-
-/** Ids of the special tokens. */
-export interface SpecialIds {
-  pad: number;
-  unk: number;
-  bos: number;
-  eos: number;
-  mask: number;
 }
 
 /** One text to explain. */
@@ -440,13 +424,13 @@ export interface LearningFacts {
   target: number | null;
   /** Its loss before the first step, in nats per label, or as the square of the output's error. */
   loss: number;
-  /** The label smoothing. */
+  /** The label smoothing of both losses; 0 for none, and of a number. */
   smoothing: number;
   /** The norm of all gradients from which they are clipped; 0 for no clipping. */
   max_grad_norm: number;
   /** The parameters by how the optimizer treats them. */
   groups: ParameterGroup[];
-  /** What the run's training has, and learning here has not: "dropout", "word dropout", "adversarial", "members", "average", "frozen layers", "schedule". */
+  /** What the run's training has, and learning here has not, in words. */
   left_out: string[];
   /** What the steps taken changed; null before the first. */
   learned: Learned | null;
@@ -510,9 +494,9 @@ export interface RunInfo {
   /** Oldest first, "model" last. */
   checkpoints: CheckpointInfo[];
   defaults: DecodeSettings;
-  limits: Limits;
+  /** Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text. */
+  limits: Record<"full" | "layered" | "max_traces" | "max_text_bytes", number>;
   learn: LearnDefaults;
-  version: string;
   /** Requests given on the command line: none, one text, or two to compare. Only the server sends it. */
   start?: TraceRequest[];
 }
@@ -523,27 +507,13 @@ export interface CheckpointInfo {
   step: number | null;
 }
 
-/** Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text. */
-export interface Limits {
-  full: number;
-  layered: number;
-  max_traces: number;
-  max_text_bytes: number;
-}
-
 /** How the run was trained, for steps of learning, and texts of its evaluation with their right answers. */
 export interface LearnDefaults {
   optimizer: "adamw" | "adam" | "sgd" | "muon";
   lr: number;
   /** Learning rate of the matrices with Muon; it grows and shrinks with that of the request. */
   matrix_lr: number;
-  examples: KnownAnswer[];
-}
-
-/** A text with its right answer. */
-export interface KnownAnswer {
-  text: string;
-  answer: string;
+  examples: (Record<"text" | "answer", string>)[];
 }
 
 /** The prediction to explain, and the method. */
@@ -836,8 +806,6 @@ export interface CheckpointEffect {
 
 /** The data of a saved page. */
 export interface SavedPageData {
-  training?: SavedTraining;
-  view?: string;
   run: RunInfo;
   /** One trace, then that with edits or after steps of learning, then a second one to compare with. */
   traces: Manifest[];
@@ -848,6 +816,29 @@ export interface SavedPageData {
   erased: SavedErasure[];
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
+  /** The curves of the training, and what the model answered at each snapshot. */
+  training?: SavedTraining;
+  /** The address within the page that it begins at, "#/step?node=…"; default: Flow. */
+  view?: string;
+}
+
+/** A tensor in a file: little-endian, in base64. */
+export interface PackedTensor {
+  dtype: "f16" | "f32" | "i32" | "u8";
+  shape: number[];
+  data: string;
+}
+
+/** The weights of words, and the request that they answer. */
+export interface SavedAttribution {
+  request: AttributeRequest;
+  attribution: Attribution;
+}
+
+/** What is answered with a word erased, and which one was. */
+export interface SavedErasure {
+  request: EraseRequest;
+  erased: Erased;
 }
 
 /** The training in a saved page. */
@@ -872,10 +863,12 @@ export interface TrainingNow {
   /** The score that chooses the weights. */
   metric: string;
   higher_is_better: boolean;
-  curve: Curve;
+  /** Values of the same steps; null: not finite. */
+  curve: Record<"step" | "seconds" | "loss" | "lr" | "grad_norm", number[]>;
   validations: ValidationPoint[];
   updates: UpdatePoint[];
-  findings: TrainingFinding[];
+  /** What `glassformer doctor` says of the log so far. */
+  findings: Finding[];
   /** Snapshots and checkpoints of the weights, oldest first. */
   snapshots: CheckpointInfo[];
   /** Whether the weights with the best validation are saved, as `model`. */
@@ -884,15 +877,6 @@ export interface TrainingNow {
   control: boolean;
   /** Why it may not, a sentence; null: it may, or nothing runs. */
   refused: string | null;
-}
-
-/** Values of the same steps; null: not finite. */
-export interface Curve {
-  step: number[];
-  seconds: (number | null)[];
-  loss: (number | null)[];
-  lr: (number | null)[];
-  grad_norm: (number | null)[];
 }
 
 /** Scores of a validation. */
@@ -915,12 +899,14 @@ export interface UpdatePoint {
   wait: number | null;
 }
 
-/** What `glassformer doctor` says of the log so far. */
-export interface TrainingFinding {
+/** What is the matter, and what to do about it. Attributes: matter: a sentence without a full stop. remedy: likewise; empty where nothing is known to help. place: what it is about, such as "few examples" or "validation loss". numbers: what it rests on, by name. grade: "stop": the result means nothing; "look": it is probably worse than it could be; "know": good to know. at: where in the model or among its parameters, as ids of `explain` or names of weights. */
+export interface Finding {
   matter: string;
   remedy: string;
   place: string;
+  numbers: Record<string, number>;
   grade: "stop" | "look" | "know";
+  at: string;
 }
 
 /** What the model at a snapshot makes of a text. */
@@ -946,25 +932,6 @@ export interface AttentionMap {
   /** Tokens that are attended to. */
   columns: string[];
   weights: number[][];
-}
-
-/** A tensor in a file: little-endian, in base64. */
-export interface PackedTensor {
-  dtype: "f16" | "f32" | "i32" | "u8";
-  shape: number[];
-  data: string;
-}
-
-/** The weights of words, and what was unlearned. */
-export interface SavedAttribution {
-  request: AttributeRequest;
-  attribution: Attribution;
-}
-
-/** What is said with a word erased, and which one was. */
-export interface SavedErasure {
-  request: EraseRequest;
-  erased: Erased;
 }
 
 /** A saved page as a file to download. */

@@ -111,6 +111,10 @@ class Explanation:
         answer = self.together.warning(self.answer) if self.together else alone
         return f"<Explanation of {shortened(self.request.text, 60)!r}: {answer}; {len(self.records)} tensors>"
 
+    def __dir__(self) -> list[str]:
+        """Return what is public, for the help of a shell."""
+        return sorted(name for name in {*self.__dataclass_fields__, *vars(type(self))} if not name.startswith("_"))
+
     @property
     def run(self) -> Subject:
         """Return the run that was asked."""
@@ -152,22 +156,6 @@ class Explanation:
             return self.generation.masked
         positions = enumerate(p.position for p in self.predictions)
         return [i for i, position in positions if position is not None and position >= self.generation.first]
-
-    def visible_lengths(self, prediction: Prediction) -> list[int]:
-        """Return the number of tokens of each stream that a prediction depends on: of a decoder's, those before it."""
-        lengths = [len(stream) for stream in self.streams]
-        if prediction.position is None or self.generation.masked is not None:
-            return lengths
-        return [*lengths[:-1], prediction.position + 1]
-
-    def check_not_edited(self) -> None:
-        """Check that the predictions are those of the model as it is, which is called again.
-
-        Raises:
-            UsageError: the forward pass was edited.
-        """
-        if self.edited is not None:
-            raise UsageError("words are weighed without edits only", "take the explanation without edits")
 
     def manifest(self) -> Manifest:
         """Return all that the page needs except tensors, as JSON data; it is cached, so do not change it."""

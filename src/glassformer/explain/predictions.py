@@ -150,12 +150,6 @@ class Prediction:
     actual: NextToken | None
     """The token that actually follows."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        # Not by asdict, which copies thousands of candidates field by field.
-        actual = None if self.actual is None else dict(vars(self.actual))
-        return vars(self) | {"top": [dict(vars(candidate)) for candidate in self.top], "actual": actual}
-
 
 def top_predictions(
     task: Task, logits: Float[Tensor, "N C"], positions: Sequence[int | None], following: Sequence[int | None]
@@ -291,13 +285,6 @@ class DecodeLog:
     """The candidates of each step of a beam search, best first."""
     prefix: list[int] = field(default_factory=list)
     """Ids of the forced prefix."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        data: dict[str, Any] = asdict(self) | {"settings": settings_json(self.settings)}
-        for hypothesis in data["hypotheses"]:
-            hypothesis["end"] = None if hypothesis["end"] is None else list(hypothesis["end"])
-        return data
 
 
 def settings_json(settings: DecodeConfig) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import torch
 
@@ -96,10 +96,6 @@ class Stream:
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON data."""
-        return asdict(self) | {"spans": [None if span is None else list(span) for span in self.spans]}
 
 
 def words_read(stream: Stream, n: int) -> list[str]:

@@ -147,7 +147,7 @@ them."""
 
 def list_checkpoints(subject: Subject) -> list[CheckpointInfo]:
     """Return every saved set of weights, oldest first, "model" last."""
-    steps = sorted(_folders(subject).items())
+    steps = sorted(weight_folders(RunFolder(subject.path)).items())
     infos: list[CheckpointInfo] = [{"name": folder.name, "step": step} for step, folder in steps]
     return [*infos, {"name": MODEL, "step": checkpoint_step(subject, MODEL)}]
 
@@ -157,7 +157,7 @@ def weights_at(subject: Subject, name: str) -> nn.Module:
     if name == MODEL:
         return subject.model
     match = _NAME.fullmatch(name)
-    folder = _folders(subject).get(int(match[1])) if match else None
+    folder = weight_folders(RunFolder(subject.path)).get(int(match[1])) if match else None
     if folder is None:
         known = ", ".join(item["name"] for item in list_checkpoints(subject))
         raise UsageError(f"this run has no checkpoint {name!r}", f"there are {known}")
@@ -219,16 +219,15 @@ def examples(subject: Subject) -> list[str]:
 def checkpoint_sha256(subject: Subject, name: str) -> str | None:
     """Return the SHA-256 of the file that holds these weights, from the manifest of its folder."""
     if match := _NAME.fullmatch(name):
-        folder, file = _folders(subject).get(int(match[1])), TENSORS
+        folder, file = weight_folders(RunFolder(subject.path)).get(int(match[1])), TENSORS
     else:
         folder, file = RunFolder(subject.path).model_folder, MODEL_WEIGHTS
     sealed = folder and read_json(folder / MANIFEST, kind=Manifest).files.get(file)
     return sealed and sealed.sha256
 
 
-def _folders(subject: Subject) -> dict[int, Path]:
+def weight_folders(run: RunFolder) -> dict[int, Path]:
     """Return the folder of the weights of each step: the snapshot where there is a checkpoint too, as it is smaller."""
-    run = RunFolder(subject.path)
     return step_folders(run.checkpoints) | step_folders(run.snapshots)
 
 
@@ -241,10 +240,10 @@ def weights_of(run: RunFolder, name: str) -> Weights:
     snapshot = run.snapshots / name
     if snapshot.is_dir():
         return load_checkpoint(snapshot)[0]
-    folder = run.checkpoints / name
+    return checkpoint_weights(run.checkpoints / name, "ema") or checkpoint_weights(run.checkpoints / name, "model")
+
+
+def checkpoint_weights(folder: Path, group: str) -> Weights:
+    """Return a group of weights in a checkpoint, such as "best", those of the best validation; empty without it."""
     tensors, _ = load_checkpoint(folder)
-    groups = [
-        {name.partition(":")[2]: tensor for name, tensor in tensors.items() if name.startswith(f"{group}:")}
-        for group in ("ema", "model")
-    ]
-    return groups[0] or groups[1]
+    return {key.partition(":")[2]: tensor for key, tensor in tensors.items() if key.startswith(f"{group}:")}

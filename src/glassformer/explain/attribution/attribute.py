@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -31,7 +30,6 @@ from glassformer.explain.attribution.value_function import (
     EraseRequest,
     Method,
     ValueFunction,
-    erased_with,
     make_value_function,
     number_prediction,
     prediction_index,
@@ -39,7 +37,7 @@ from glassformer.explain.attribution.value_function import (
 )
 from glassformer.explain.edits.measure import Measure
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.predictions import NUMBER, Candidate, Prediction, readable, top_predictions
+from glassformer.explain.predictions import Candidate, Prediction, readable, top_predictions
 from glassformer.explain.record_store import weak_cache
 from glassformer.explain.streams import words_read
 from glassformer.text.tokenizer import UNK
@@ -134,7 +132,7 @@ def attribute(explanation: Explanation, request: AttributeRequest | None = None)
         comprehensiveness=comprehensiveness,
         sufficiency=sufficiency,
         n_random=len(random),
-        erased_with=erased_with(explanation.subject.task),
+        erased_with=explanation.subject.task.tokenizer.tokens([value_fn.erase_id])[0],
         warnings=_warnings(explanation, value_fn, completeness, comprehensiveness, sufficiency),
         seconds=time.perf_counter() - started,
         prediction=prediction_index(explanation, request.prediction),
@@ -159,11 +157,11 @@ def _log_prob(prediction: Prediction) -> float:
 
 def erase(explanation: Explanation, request: EraseRequest) -> Erased:
     """Return the prediction with these tokens erased together."""
-    return erase_each(explanation, request, [{**request.erase}])[0]
+    return erase_each(explanation, request, [request.erase])[0]
 
 
 def erase_each(
-    explanation: Explanation, request: EraseRequest, erasures: Sequence[Mapping[str, Sequence[int]]]
+    explanation: Explanation, request: EraseRequest, erasures: Sequence[Mapping[Any, Sequence[int]]]
 ) -> list[Erased]:
     """Return `erase` for each of these erasures instead of that of the request, all in one batch."""
     value_fn = make_value_function(explanation, request)
@@ -172,17 +170,27 @@ def erase_each(
     erased = [np.zeros((n + 1, len(words)), dtype=bool) for words in value_fn.words.values()]
     for row, positions in enumerate(erasures):
         _mark(explanation, value_fn, [stream[row] for stream in erased], positions)
-    # Equal rows are evaluated once: a kernel may round two rows of a batch differently.
-    _, first, row_of = np.unique(np.concatenate(erased, axis=1), axis=0, return_index=True, return_inverse=True)
-    logits = value_fn.erased_logits([stream[first] for stream in erased])[torch.from_numpy(row_of.reshape(-1))]
+    logits = value_fn.erased_logits(erased)
     *values, original = value_fn.quantity(logits).tolist()
     if explanation.is_number:
-        each = map(number_prediction, logits[:n, 0].tolist())
-        return [Erased(prediction, value, original) for prediction, value in zip(each, values, strict=True)]
-    actual = explanation.predictions[prediction_index(explanation, request.prediction)].actual
-    following = None if actual is None else actual.id
-    predictions = top_predictions(explanation.subject.task, logits[:n], [value_fn.position] * n, [following] * n)
+        predictions = list(map(number_prediction, logits[:n, 0].tolist()))
+    else:
+        actual = explanation.predictions[prediction_index(explanation, request.prediction)].actual
+        following = [None if actual is None else actual.id] * n
+        predictions = top_predictions(explanation.subject.task, logits[:n], [value_fn.position] * n, following)
     return [Erased(prediction, value, original) for prediction, value in zip(predictions, values, strict=True)]
+
+
+def erase_words(explanation: Explanation, prediction: int | None) -> list[tuple[dict[str, list[int]], Erased]]:
+    """Return the positions of each word that a prediction depends on, by stream, and the prediction without it."""
+    request = EraseRequest({}, prediction=prediction)
+    value_fn = make_value_function(explanation, request)
+    places = [
+        {name: np.flatnonzero(words == word).tolist()}
+        for name, words in value_fn.words.items()
+        for word in np.unique(words[words >= 0])
+    ]
+    return list(zip(places, erase_each(explanation, request, places), strict=True)) if places else []
 
 
 def _mark(
@@ -225,12 +233,9 @@ def _candidate(explanation: Explanation, logits: Float[Tensor, " C"], i: int) ->
 
 def _quantity_name(target: Candidate, foil: Candidate | None, classes: bool) -> str:
     """Return the name of the explained quantity."""
-    if target.piece == NUMBER and classes and foil is None:
-        return "the number"
-    if classes and foil is not None:
-        return f"logit of {target.piece} minus logit of {foil.piece}"
-    name = f"log p of '{target.piece}'"
-    return name if foil is None else f"{name} minus log p of '{foil.piece}'"
+    if classes:
+        return "the number" if foil is None else f"logit of {target.piece} minus logit of {foil.piece}"
+    return " minus ".join(f"log p of '{candidate.piece}'" for candidate in (target, foil) if candidate is not None)
 
 
 def _warnings(

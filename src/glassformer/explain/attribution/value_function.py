@@ -29,15 +29,8 @@ from glassformer.explain.predictions import NUMBER, Candidate, Prediction
 from glassformer.explain.request import MAX_PREFIX, Id, Request, ShortText
 from glassformer.explain.streams import Stream, StreamName
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.ngram_embeddings import (
-    BigramEmbedding,
-    HashedNgramEmbedding,
-    NgramBatch,
-    NgramEmbedding,
-    SegmentEmbedding,
-)
+from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.tasks import Task
-from glassformer.text.tokenizer import MASK, UNK
 from glassformer.utils.console import announced
 
 BATCH_TOKENS = 4096
@@ -90,13 +83,18 @@ class ValueFunction:
         """
         n_logits = 1 if self.position is None else self.embeddings[-1].weight.shape[0]
         size = max(1, min(BATCH_TOKENS, MAX_LOGITS // n_logits) // max(1, self.n_tokens))
+        # Equal variants are evaluated once: a kernel may round two rows of a batch differently.
+        distinct: dict[bytes, int] = {}
+        rows = np.concatenate(erased, axis=1)
+        row_of = torch.tensor([distinct.setdefault(row.tobytes(), len(distinct)) for row in rows])
+        first = np.unique(row_of, return_index=True)[1]
         found = []
         with exact_no_grad(self.model):
-            starts = range(0, len(erased[0]), size)
+            starts = range(0, len(first), size)
             for start in announced(starts, len(starts), "weighed the words in"):
-                batch = [tokens[start : start + size] for tokens in erased]
+                batch = [tokens[first[start : start + size]] for tokens in erased]
                 found.append(of(self.logits(self.erased_ids(batch), ngram_batch=self._erased_ngrams(batch))))
-        return torch.cat(found)
+        return torch.cat(found)[row_of]
 
     def logits(
         self, ids: Sequence[Tensor], vectors: Sequence[Tensor] | None = None, ngram_batch: NgramBatch | None = None
@@ -136,21 +134,17 @@ class ValueFunction:
         return [ids.masked_fill(mask, self.erase_id) for ids, mask in zip(self.ids, masks, strict=True)]
 
     def erased_embeddings(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> list[Float[Tensor, "N _ D"]]:
-        """Return the embeddings of N variants by stream before positions: scaled rows, n-grams, bigrams, segments."""
-        ngram_batch = self._erased_ngrams(erased)
-        with torch.no_grad():
-            ids = self.erased_ids(erased)
-            pairs = zip(ids, self.embeddings, strict=True)
-            vectors = [F.embedding(x, embedding.weight) * embedding.scale for x, embedding in pairs]
-            if ngram_batch is not None:
-                vectors[0] = vectors[0] + cast(NgramEmbedding, self.model.ngrams)(ngram_batch)
-            if isinstance(ngrams := getattr(self.model, "ngrams", None), HashedNgramEmbedding):
-                vectors[0] = vectors[0] + ngrams(ngrams.batch_of(ids[0], ids[0].shape[1]))
-            if isinstance(bigrams := getattr(self.model, "bigrams", None), BigramEmbedding):
-                vectors[0] = vectors[0] + bigrams(ids[0])
-            if isinstance(segments := getattr(self.model, "segments", None), SegmentEmbedding):
-                vectors[0] = vectors[0] + segments(ids[0])
-        return vectors
+        """Return the embeddings of N variants by stream before positions, with n-grams and all else that is added."""
+        found: list[Tensor] = []
+
+        def keep(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+            embedding = cast(TokenEmbedding, module)
+            found.append(sum(args[2:], start=F.embedding(args[0], embedding.weight) * embedding.scale))
+            return output
+
+        with exact_no_grad(self.model), replace_outputs(dict.fromkeys(self.embeddings), keep):
+            self.logits(self.erased_ids(erased), ngram_batch=self._erased_ngrams(erased))
+        return found
 
     def _erased_ngrams(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> NgramBatch | None:
         """Return the n-grams of N variants: an erased token loses them, as a masked one does in training."""
@@ -168,12 +162,8 @@ class ValueFunction:
         return [padded[:, word_of] for word_of in self.words.values()]
 
     def values(self, erased: Bool[np.ndarray, "N W"]) -> Float[np.ndarray, " N"]:
-        """Return the quantity of N variants, given the erased words; equal variants are evaluated once."""
-        distinct: dict[bytes, int] = {}
-        variant = np.array([distinct.setdefault(row.tobytes(), len(distinct)) for row in erased], dtype=np.intp)
-        first = [int(i) for i in np.unique(variant, return_index=True)[1]]
-        values = self.erased_logits(self.token_masks(erased[first]), self.quantity)
-        return values.double().cpu().numpy()[variant]
+        """Return the quantity of N variants, given the erased words."""
+        return self.erased_logits(self.token_masks(erased), self.quantity).double().cpu().numpy()
 
     def baseline_and_value(self) -> tuple[float, float]:
         """Return the quantity with every word erased, and with none."""
@@ -250,15 +240,19 @@ class EraseRequest(Request):
 def make_value_function(explanation: Explanation, request: AttributeRequest | EraseRequest) -> ValueFunction:
     """Return the value function of a request."""
     explanation.check_has_answer()
-    explanation.check_not_edited()
+    if explanation.edited is not None:
+        raise UsageError("words are weighed without edits only", "take the explanation without edits")
     task, row = explanation.subject.task, prediction_index(explanation, request.prediction)
     prediction = requested_prediction(explanation, row)
     measure = _measure_of(explanation, request, row)
     ids: list[Tensor] = []
     words: dict[str, np.ndarray] = {}
     n_words = 0
-    for stream, length in zip(explanation.streams, explanation.visible_lengths(prediction), strict=True):
-        tensor = explanation.model_inputs[INPUTS[stream.name]][:, :length]
+    masked = explanation.generation.masked is not None
+    for stream in explanation.streams:
+        tensor = explanation.model_inputs[INPUTS[stream.name]]
+        if stream is explanation.streams[-1] and prediction.position is not None and not masked:
+            tensor = tensor[:, : prediction.position + 1]  # what a decoder's prediction depends on
         words[stream.name] = _word_numbers(stream, tensor.shape[1], n_words)
         n_words = max(n_words, int(words[stream.name].max(initial=-1)) + 1)
         # Cloned, so that inference tensors can take part in autograd.
@@ -274,7 +268,7 @@ def make_value_function(explanation: Explanation, request: AttributeRequest | Er
         measure=replace(measure, rows=(0,)),
         erase_id=erase_id(task),
         ngram_batch=explanation.model_inputs.get("ngram_batch"),
-        masked=explanation.generation.masked is not None,
+        masked=masked,
     )
 
 
@@ -317,16 +311,7 @@ def uses_mask_token(task: Task) -> bool:
 def erase_id(task: Task) -> int:
     """Return the id of the token that replaces an erased one; without [MASK] and [UNK] that of padding."""
     t = task.tokenizer
-    if uses_mask_token(task):
-        return t.mask_id
-    return t.unk_id if t.unk_id >= 0 else t.pad_id
-
-
-def erased_with(task: Task) -> str:
-    """Return the token that replaces an erased one."""
-    if task.tokenizer.special is not None:
-        return task.tokenizer.tokens([erase_id(task)])[0]
-    return MASK if uses_mask_token(task) else UNK
+    return t.mask_id if uses_mask_token(task) else t.unk_id if t.unk_id >= 0 else t.pad_id
 
 
 def number_prediction(output: float) -> Prediction:

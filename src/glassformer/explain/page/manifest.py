@@ -1,21 +1,20 @@
 """What the page receives: of a run before anything is traced, and in a manifest all of an explanation but its tensors.
 
 A manifest has the id, size and inputs of each tensor, and no values. The classes here are also the types that the page
-is compiled against (`typescript.py`).
+is compiled against (`typescript.py`). Most of their fields are those of a record of the explanation, which `_fields`
+takes over by name.
 """
 
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from torch import nn
+import msgspec
 
 from glassformer.config import DecodeConfig
 from glassformer.explain.capture.sites import SourceLine
-from glassformer.explain.capture.tape import Axis, Check, Step
+from glassformer.explain.capture.tape import Check, Step
 from glassformer.explain.edits.apply import why_no_edits
 from glassformer.explain.edits.contributions import why_no_sum
 from glassformer.explain.edits.what_if import WhatIf
@@ -26,7 +25,7 @@ from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningFacts, known_answers, why_no_learning
 from glassformer.explain.one_label import Labels
 from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction, settings_json
-from glassformer.explain.record_store import RecordStore, WireDtype, get_parameter, weak_cache, wire_dtype
+from glassformer.explain.record_store import WireDtype, get_parameter, weak_cache, wire_dtype
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import (
@@ -39,30 +38,19 @@ from glassformer.explain.subject import (
     list_checkpoints,
 )
 from glassformer.models.build import d_ff_of, d_head_of
+from glassformer.runs.sealed_folder import package_versions
 
 Json = dict[str, Any]
 MAX_TRACES = 4
 """Maximum number of traces a server keeps; that of a long text takes a hundred megabytes."""
 MAX_TEXT_BYTES = 200_000
 """Maximum size of a text that a server reads: far more than any model here, and still quick to tokenize."""
-
-
 N_ANSWERS, SHORT_TEXT = 12, 300
 """Maximum texts with right answers that are sent, and maximum characters of each."""
 
 
-class SpecialIds(TypedDict):
-    """Ids of the special tokens."""
-
-    pad: int
-    unk: int
-    bos: int
-    eos: int
-    mask: int
-
-
 class ModelInfo(TypedDict):
-    """The model: task, checkpoint, size, hyperparameters and tokenizer."""
+    """The model: task, checkpoint, size, hyperparameters and special tokens."""
 
     task: str
     family: Stacks
@@ -83,35 +71,12 @@ class ModelInfo(TypedDict):
     d_head: int
     d_ff: int
     pre_norm: bool
-    norm: str
-    positions: str
-    activation: str
-    pooling: str | None
     vocab_size: int
-    max_len: int
     label_names: list[str] | None
-    word_mask_prob: float
-    tokenizer: str
-    special_ids: SpecialIds
+    special_ids: Annotated[dict[str, int], 'Record<"pad" | "unk" | "bos" | "eos" | "mask", number>']
     precision: str
     """Precision of all numbers of an explanation; `predict` may answer in another one."""
     versions: dict[str, str]
-
-
-class Limits(TypedDict):
-    """Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text."""
-
-    full: int
-    layered: int
-    max_traces: int
-    max_text_bytes: int
-
-
-class KnownAnswer(TypedDict):
-    """A text with its right answer."""
-
-    text: str
-    answer: str
 
 
 class LearnDefaults(TypedDict):
@@ -121,7 +86,7 @@ class LearnDefaults(TypedDict):
     lr: float
     matrix_lr: float
     """Learning rate of the matrices with Muon; it grows and shrinks with that of the request."""
-    examples: list[KnownAnswer]
+    examples: list[Annotated[dict[str, str], 'Record<"text" | "answer", string>']]
 
 
 class RunInfo(TypedDict):
@@ -132,11 +97,11 @@ class RunInfo(TypedDict):
     """Example texts, from the evaluation of the run where it has been evaluated."""
     checkpoints: list[CheckpointInfo]
     """Oldest first, "model" last."""
-    defaults: Annotated[dict[str, Any], DecodeConfig]
-    limits: Limits
+    defaults: Annotated[Json, DecodeConfig]
+    limits: Annotated[dict[str, int], 'Record<"full" | "layered" | "max_traces" | "max_text_bytes", number>']
+    """Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text."""
     learn: LearnDefaults
-    version: str
-    start: NotRequired[list[Annotated[dict[str, Any], TraceRequest]]]
+    start: NotRequired[list[Annotated[Json, TraceRequest]]]
     """Requests given on the command line: none, one text, or two to compare. Only the server sends it."""
 
 
@@ -225,31 +190,38 @@ class Manifest(TypedDict):
 @weak_cache
 def manifest(explanation: Explanation) -> Manifest:
     """Return the manifest as JSON data; it is cached, so do not change it."""
-    steps = explanation.records.steps
-    return {
-        "format": "glassformer-trace-1",
-        "id": explanation.id,
-        "model": model_info(explanation.subject, explanation.request.checkpoint),
-        "request": explanation.request.to_json(),
-        "streams": [stream.to_json() for stream in explanation.streams],
-        "answer": explanation.answer,
-        "labels": explanation.labels and asdict(explanation.labels),
-        "temperature": explanation.temperature,
-        "together": explanation.together and asdict(explanation.together),
-        "nodes": [node_json(step) for id, step in steps.items() if not is_gradient(id)],
-        "gradients": [node_json(step) for id, step in reversed(steps.items()) if is_gradient(id)],
-        "params": params_json(explanation.records, explanation.subject.model),
-        "predictions": [prediction.to_json() for prediction in explanation.predictions],
-        "decode": explanation.decode.to_json(),
-        "generation": asdict(explanation.generation),
-        "checks": [asdict(check) for check in explanation.checks],
-        "omitted": explanation.omitted,
-        "warnings": explanation.warnings,
-        "refused": _refused(explanation),
-        "seconds": explanation.seconds,
-        "edited": explanation.edited and explanation.edited.to_json(),
-        "learning": explanation.learning and asdict(explanation.learning),
-    }
+    steps, model = explanation.records.steps, explanation.subject.model
+    return _fields(
+        Manifest,
+        explanation,
+        format="glassformer-trace-1",
+        model=model_info(explanation.subject, explanation.request.checkpoint),
+        request=explanation.request.to_json(),
+        nodes=[node_json(step) for id, step in steps.items() if not is_gradient(id)],
+        gradients=[node_json(step) for id, step in reversed(steps.items()) if is_gradient(id)],
+        params={
+            name: {"axes": list(map(_sized, axes, get_parameter(model, name).shape))}
+            for name, axes in explanation.records.params.items()
+        },
+        decode=decode_json(explanation.decode),
+        refused=_refused(explanation),
+        edited=explanation.edited and explanation.edited.to_json(),
+    )
+
+
+def decode_json(log: DecodeLog) -> Json:
+    """Return the log of decoding, with the settings of decoding alone."""
+    return vars(log) | {"settings": settings_json(log.settings)}
+
+
+def _fields(kind: Any, source: Any, **own: Any) -> Any:
+    """Return what a class of JSON data consists of: `own`, and all else from the fields of `source`."""
+    return plain({name: own[name] if name in own else getattr(source, name) for name in kind.__annotations__})
+
+
+def plain(value: Any) -> Any:
+    """Return records as JSON data, with null for NaN and infinities."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def _refused(explanation: Explanation) -> dict[str, str]:
@@ -265,81 +237,44 @@ def _refused(explanation: Explanation) -> dict[str, str]:
 
 def node_json(step: Step) -> TraceNode:
     """Return a node of the manifest."""
-    low, high = step.limits
-    return {
-        "id": step.id,
-        "site": step.site,
-        "editable": step.editable,
-        "op": step.op,
-        "inputs": list(step.inputs),
-        "params": dict(step.params),
-        "attrs": dict(step.attrs),
-        "axes": [_sized(axis, size) for axis, size in zip(step.axes, step.shape, strict=True)],
-        "dtype": wire_dtype(step.value),
-        "min": low,
-        "max": high,
-        "source": None if step.source is None else asdict(step.source),
-        "stack": step.stack,
-        "layer": step.layer,
-        "block": step.block,
-    }
+    axes = [_sized(axis.name, size, axis.stream) for axis, size in zip(step.axes, step.shape, strict=True)]
+    return _fields(TraceNode, step, axes=axes, dtype=wire_dtype(step.value), min=step.limits[0], max=step.limits[1])
 
 
-def _sized(axis: Axis, size: int) -> SizedAxis:
-    sized: SizedAxis = {"name": axis.name, "size": size}
-    return {**sized, "stream": axis.stream} if axis.stream else sized
-
-
-def params_json(records: RecordStore, model: nn.Module) -> dict[str, Param]:
-    """Return the parameters that the steps use, with their axes."""
-    params: dict[str, Param] = {}
-    for name, axes in records.params.items():
-        sizes = get_parameter(model, name).shape
-        params[name] = {"axes": [{"name": axis, "size": size} for axis, size in zip(axes, sizes, strict=True)]}
-    return params
+def _sized(name: str, size: int, stream: str | None = None) -> SizedAxis:
+    return {"name": name, "size": size, "stream": stream} if stream else {"name": name, "size": size}
 
 
 def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
     """Return the description of a model; `checkpoint` is the name of the subject's weights."""
     task, config, t = subject.task, subject.task.config.model, subject.task.tokenizer
     family = family_of(task).stacks
-    n_decoder = 0 if family == "encoder" else config.n_layers
-    return {
-        "task": task.name,
-        "family": family,
-        "run": subject.path.resolve().name,
-        "recipe": task.config.recipe,
-        "checkpoint": checkpoint,
-        "step": checkpoint_step(subject, checkpoint),
-        "sha256": checkpoint_sha256(subject, checkpoint),
-        "n_params": sum(p.numel() for p in subject.model.parameters()),
-        "ensemble_size": config.ensemble_size,
-        "n_layers": config.n_layers,
-        "n_decoder_layers": n_decoder,
-        "d_model": config.d_model,
-        "n_heads": config.n_heads,
-        "d_head": d_head_of(config),
-        "d_ff": d_ff_of(config),
-        "pre_norm": config.pre_norm,
-        "norm": config.norm,
-        "positions": config.positions,
-        "activation": config.activation,
-        "pooling": config.pooling if family == "encoder" else None,
-        "vocab_size": t.vocab_size,
-        "max_len": task.config.text.max_len,
-        "label_names": task.label_names,
-        "word_mask_prob": task.config.train.word_mask_prob,
-        "tokenizer": t.kind,
-        "special_ids": {"pad": t.pad_id, "unk": t.unk_id, "bos": t.bos_id, "eos": t.eos_id, "mask": t.mask_id},
-        "precision": PRECISION,
-        "versions": _versions(),
-    }
+    return _fields(
+        ModelInfo,
+        config,
+        task=task.name,
+        family=family,
+        run=subject.path.resolve().name,
+        recipe=task.config.recipe,
+        checkpoint=checkpoint,
+        step=checkpoint_step(subject, checkpoint),
+        sha256=checkpoint_sha256(subject, checkpoint),
+        n_params=sum(p.numel() for p in subject.model.parameters()),
+        n_decoder_layers=0 if family == "encoder" else config.n_layers,
+        d_head=d_head_of(config),
+        d_ff=d_ff_of(config),
+        vocab_size=t.vocab_size,
+        label_names=task.label_names,
+        special_ids={"pad": t.pad_id, "unk": t.unk_id, "bos": t.bos_id, "eos": t.eos_id, "mask": t.mask_id},
+        precision=PRECISION,
+        versions={"python": platform.python_version()} | package_versions("glassformer", "torch"),
+    )
 
 
 def run_info(subject: Subject) -> RunInfo:
     """Return the description of a run."""
-    known = [one for one in known_answers(subject) if len(one[0]) <= SHORT_TEXT]
-    short: list[KnownAnswer] = [{"text": text, "answer": answer} for text, answer in known]
+    train = subject.task.config.train
+    answers = [{"text": text, "answer": answer} for text, answer in known_answers(subject) if len(text) <= SHORT_TEXT]
     return {
         "model": model_info(subject),
         "examples": examples(subject),
@@ -352,20 +287,9 @@ def run_info(subject: Subject) -> RunInfo:
             "max_text_bytes": MAX_TEXT_BYTES,
         },
         "learn": {
-            "optimizer": subject.task.config.train.optimizer,
-            "lr": subject.task.config.train.lr,
-            "matrix_lr": subject.task.config.train.muon.matrix_lr,
-            "examples": short[:N_ANSWERS],
+            "optimizer": train.optimizer,
+            "lr": train.lr,
+            "matrix_lr": train.muon.matrix_lr,
+            "examples": answers[:N_ANSWERS],
         },
-        "version": _versions()["glassformer"],
     }
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in ("glassformer", "torch"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "unknown"
-    return versions

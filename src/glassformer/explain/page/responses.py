@@ -5,32 +5,19 @@ An error has a kind, a message and a hint; tracebacks never leave the process.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any, Literal, TypeAlias, TypedDict
 
+import msgspec
 import numpy as np
 from starlette.responses import Response
 
 from glassformer.errors import CheckpointError, DataError, GlassformerError, ResourceError, UsageError
 
-CONTENT_TYPES = {
-    "index.html": "text/html; charset=utf-8",
-    "app.js": "text/javascript; charset=utf-8",
-    "shared.js": "text/javascript; charset=utf-8",
-    "screens.js": "text/javascript; charset=utf-8",
-    "later.js": "text/javascript; charset=utf-8",
-    "changes.js": "text/javascript; charset=utf-8",
-    "effects.js": "text/javascript; charset=utf-8",
-    "learning.js": "text/javascript; charset=utf-8",
-    "watching.js": "text/javascript; charset=utf-8",
-    "tour.js": "text/javascript; charset=utf-8",
-    "app.css": "text/css; charset=utf-8",
-}
-"""The served files. app.js loads shared.js at once. When needed it loads later.js with screens.js, effects.js with
-changes.js too, learning.js and watching.js, and tour.js with all but that."""
+STATIC = files("glassformer.explain.page") / "static"
+CONTENT_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
+"""Of the page's files, by their suffix."""
 WHOLE = "whole.js"
 """All scripts in one, for a page without a server."""
 
@@ -38,7 +25,7 @@ WHOLE = "whole.js"
 def asset(name: str) -> str:
     """Return the text of one of the page's files."""
     try:
-        return (files("glassformer.explain.page") / "static" / name).read_text(encoding="utf-8")
+        return (STATIC / name).read_text(encoding="utf-8")
     except OSError as error:
         raise GlassformerError(
             f"the page's file {name} is missing from this installation", "in a source checkout: make web"
@@ -88,15 +75,12 @@ def error_response(error: BaseException) -> Response:
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return JSON in UTF-8, with null for NaN."""
-    return Response(to_json(value).encode("utf-8", "replace"), status, headers, "application/json")
+    return Response(to_json(value), status, headers, "application/json")
 
 
 def to_json(value: Any) -> str:
-    """Return compact JSON, with null for NaN and infinities."""
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except ValueError:  # rare, so that the common case is not walked through in Python
-        return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    """Return records and data as compact JSON, with null for NaN and infinities."""
+    return msgspec.json.encode(value).decode()
 
 
 def tensor_response(array: np.ndarray, dtype: str) -> Response:
@@ -142,12 +126,3 @@ def _as_known(error: BaseException) -> GlassformerError:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return ResourceError("memory ran out", "try a shorter text")
     return GlassformerError(f"{type(error).__name__}: {text}", "this is a bug: please report it")
-
-
-def _finite(value: Any) -> Any:
-    """Return the value with None for NaN and infinities."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): _finite(item) for name, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
+import logging
 import secrets
 from typing import Any
 
+import msgspec
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from glassformer.errors import GlassformerError
 from glassformer.explain.page.responses import RequestError, error_response
 
 TOKEN = "X-Glassformer-Token"
@@ -46,7 +49,10 @@ def new_token() -> str:
 
 
 class SecurityMiddleware:
-    """Middleware that rejects forbidden requests and adds the security headers to every response."""
+    """Middleware that rejects forbidden requests and adds the security headers to every response.
+
+    Every exception becomes its response, so that the server keeps running.
+    """
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self.app, self.token = app, token
@@ -65,12 +71,17 @@ class SecurityMiddleware:
                 headers["Cache-Control"] = "no-store" if scope["path"].startswith("/api/") else "no-cache"
             await send(message)
 
+        scope["app"] = self.app  # with which a route raises for a wrong method, as for all else
         try:
             self._check(scope["method"], scope["path"], Headers(scope=scope))
-        except RequestError as refused:
-            await error_response(refused)(scope, receive, send_guarded)
-            return
-        await self.app(scope, receive, send_guarded)
+            await self.app(scope, receive, send_guarded)
+        except Exception as error:
+            if isinstance(error, HTTPException):
+                error = RequestError(error.status_code, f"there is no {scope['method']} {scope['path'][:80]}")
+            if not isinstance(error, GlassformerError):
+                message = " ".join(str(error).split())[:300]
+                logging.getLogger(__name__).warning(f"{scope['path']}: {type(error).__name__}: {message}")
+            await error_response(error)(scope, receive, send_guarded)
 
     def _check(self, method: str, path: str, headers: Headers) -> None:
         """Raise `RequestError` unless the request is allowed."""
@@ -86,34 +97,19 @@ class SecurityMiddleware:
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
                 raise RequestError(415, "questions are sent as application/json")
-            length = headers.get("content-length", "0")
+            length = headers.get("content-length", "")  # without one a body could have any
             if not length.isdecimal() or len(length) > 12 or int(length) > MAX_BODY_BYTES:
                 raise RequestError(413, f"a question has at most {MAX_BODY_BYTES} bytes", "try a shorter text")
 
 
 async def read_json(request: Request) -> dict[str, Any]:
     """Return the JSON object in the body of a request."""
-    body = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > MAX_BODY_BYTES:  # whatever Content-Length promised
-                    raise RequestError(413, f"a question has at most {MAX_BODY_BYTES} bytes", "try a shorter text")
+            return msgspec.json.decode(await request.body(), type=dict[str, Any])
     except TimeoutError:
         raise RequestError(408, "the question did not arrive in time") from None
     except ClientDisconnect:
         raise RequestError(400, "the connection was closed before the question had arrived") from None
-    try:
-        value = json.loads(body.decode("utf-8"), parse_constant=_no_constant)
-        body_text = json.dumps(value, ensure_ascii=False)
-        body_text.encode("utf-8")  # a lone surrogate, written as \ud800, is no character
-    except (ValueError, RecursionError) as error:
-        raise RequestError(400, "the question is not JSON in UTF-8") from error
-    if not isinstance(value, dict):
-        raise RequestError(400, "the question must be a JSON object")
-    return value
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise RequestError(400, "the question is no JSON object in UTF-8") from error

@@ -6,27 +6,23 @@ The server listens on this machine only and takes no path from a request (see `s
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 
-from glassformer.errors import GlassformerError, UsageError
+from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.responses import (
     CONTENT_TYPES,
+    STATIC,
     RequestError,
     asset,
-    error_response,
     json_response,
     tensor_response,
 )
@@ -44,25 +40,17 @@ N_PORTS = 50
 
 def listen(port: int | None) -> socket.socket:
     """Return a listening socket of 127.0.0.1 at the port, or at the first free one from 8317 on."""
-    candidates = range(PORT, PORT + N_PORTS) if port is None else [port]
-    problem: Exception | None = None
-    for candidate in candidates:
-        # With the protocol named, asyncio sends without waiting; else each small tensor would take 40 ms.
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        if sys.platform == "win32":  # there SO_REUSEADDR would let two servers share the port
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
-        else:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    why = "ports run from 0 to 65535"
+    for candidate in range(PORT, PORT + N_PORTS) if port is None else [port] if 0 <= port < 1 << 16 else []:
         try:
-            listener.bind((HOST, candidate))
-            listener.listen()
+            listener = socket.create_server((HOST, candidate))
+        except OSError as error:
+            why = error.strerror
+        else:  # its connections send without waiting; else each small tensor would take 40 ms
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return listener
-        except (OSError, OverflowError) as error:
-            listener.close()
-            problem = error
     wanted = f"port {port}" if port is not None else f"every port from {PORT} to {PORT + N_PORTS - 1}"
-    reason = f": {problem.strerror}" if isinstance(problem, OSError) else ""
-    raise UsageError(f"{wanted} cannot be used{reason}", "choose another with --port, or leave --port out")
+    raise UsageError(f"{wanted} cannot be used: {why}", "choose another with --port, or leave --port out")
 
 
 WORK_SECONDS = 120.0
@@ -79,16 +67,13 @@ def build_app(
     """Build the web application: the page's files, and questions. What needs no model goes to the first worker."""
     reader, worker = workers
 
-    def question(answer: Callable[[dict[str, Any]], Mapping[str, Any]], to: Worker = worker) -> Endpoint:
-        async def endpoint(request: Request) -> Response:
-            return json_response(await _within(request, to, partial(answer, await read_json(request)), seconds))
+    def question(answer: Callable[..., Mapping[str, Any]], *fields: str, to: Worker = worker) -> Endpoint:
+        """Return the endpoint of a question: by GET with these fields of the address, else with a JSON object."""
 
-        return endpoint
-
-    def view(answer: Callable[..., Mapping[str, Any]], *fields: str, to: Worker = worker) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            queries = (request.query_params.get(field, "") for field in fields)
-            return json_response(await _within(request, to, partial(answer, *queries), seconds))
+            given: list[Any] = [request.query_params.get(field, "") for field in fields]
+            given += [await read_json(request)] if request.method == "POST" else []
+            return json_response(await _within(request, to, partial(answer, *given), seconds))
 
         return endpoint
 
@@ -101,58 +86,35 @@ def build_app(
 
     async def file(request: Request) -> Response:
         name = request.url.path[1:] or "index.html"
-        return Response(asset(name), media_type=CONTENT_TYPES[name])
+        return Response(asset(name), media_type=CONTENT_TYPES[name.rpartition(".")[2]])
 
-    posts = (
-        service.trace,
-        service.attribute,
-        service.erase,
-        service.sweep,
-        service.decode,
-        service.save,
-        service.probe,
-    )
-    endpoints: dict[str, Endpoint] = {
+    looked_up: dict[str, Endpoint] = {
         "/": file,
-        **{f"/{name}": file for name in CONTENT_TYPES if name != "index.html"},
-        "/api/run": view(service.run),
-        "/api/probes": view(service.probes),
-        "/api/training": view(service.training, "after", to=reader),
+        **{f"/{path.name}": file for path in STATIC.iterdir() if path.name != "index.html"},
+        "/api/run": question(service.run),
+        "/api/probes": question(service.probes),
+        "/api/training": question(service.training, "after", to=reader),
         "/api/trace/{trace_id}/t/{name:path}": tensor,
     }
-    questions = {job.__name__: question(job) for job in posts} | {"control": question(service.control, reader)}
-    routes = [Route(path, _answered(endpoint)) for path, endpoint in endpoints.items()]
-    routes += [Route(f"/api/{name}", _answered(each), methods=["POST"]) for name, each in questions.items()]
-    application = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_page})
-    application.router.redirect_slashes = False
-    return SecurityMiddleware(application, port, token)
-
-
-def _answered(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint with every exception turned into its response, so that the server keeps running."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except Exception as error:
-            if not isinstance(error, GlassformerError):
-                message = " ".join(str(error).split())[:300]
-                logging.getLogger(__name__).warning(f"{request.url.path}: {type(error).__name__}: {message}")
-            return error_response(error)
-
-    return answer
-
-
-async def _no_such_page(request: Request, error: Exception) -> Response:
-    """Return 404 or 405 in the form of every error."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    return error_response(RequestError(status, f"there is no {request.method} {request.url.path[:80]}"))
+    posted = {
+        job.__name__: question(job)
+        for job in (service.trace, service.attribute, service.erase, service.sweep, service.decode, service.save)
+    }
+    posted |= {"probe": question(service.probe), "control": question(service.control, to=reader)}
+    routes = [Route(path, endpoint) for path, endpoint in looked_up.items()]
+    routes += [Route(f"/api/{name}", endpoint, methods=["POST"]) for name, endpoint in posted.items()]
+    return SecurityMiddleware(Router(routes, redirect_slashes=False), port, token)
 
 
 async def _within(request: Request, worker: Worker, job: Callable[[], Result], seconds: float) -> Result:
     """Return the result of a job, which is cancelled if it takes too long or the client disconnects."""
     given_up = threading.Event()
-    submitted = worker.submit(partial(_cancellable, job, given_up))
+
+    def work_on() -> Result:
+        with cancellable(given_up):  # it ends early once it is given up, if it has parts
+            return job()
+
+    submitted = worker.submit(work_on)
     work = asyncio.wrap_future(submitted)
     gone = asyncio.ensure_future(_disconnected(request))
     try:
@@ -167,12 +129,6 @@ async def _within(request: Request, worker: Worker, job: Callable[[], Result], s
         submitted.cancel()
         work.cancel()  # what it may still raise interests nobody
         gone.cancel()
-
-
-def _cancellable(job: Callable[[], Result], given_up: threading.Event) -> Result:
-    """Return the result of a job that ends early once it is given up, if it has parts (`utils/process_settings.py`)."""
-    with cancellable(given_up):
-        return job()
 
 
 async def _disconnected(request: Request) -> None:

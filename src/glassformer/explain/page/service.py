@@ -12,10 +12,9 @@ import itertools
 import queue
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
@@ -24,22 +23,24 @@ from msgspec import Meta
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
 from glassformer.explain.compute import compute_decoding, compute_explanation
-from glassformer.explain.edits.contributions import Contributions, contributions
-from glassformer.explain.edits.states import LayersSweep, StatesSweep, sweep_layers, sweep_states
-from glassformer.explain.edits.sweeps import (
-    CheckpointsSweep,
-    KeysSweep,
-    PartsSweep,
-    sweep_checkpoints,
-    sweep_keys,
-    sweep_parts,
-)
+from glassformer.explain.edits.contributions import contributions
+from glassformer.explain.edits.states import sweep_layers, sweep_states
+from glassformer.explain.edits.sweeps import sweep_checkpoints, sweep_keys, sweep_parts
 from glassformer.explain.edits.what_if import explain_edited
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.learn.learning import explain_learning
-from glassformer.explain.page.manifest import MAX_TEXT_BYTES, MAX_TRACES, Manifest, RunInfo, manifest, run_info
+from glassformer.explain.page.manifest import (
+    MAX_TEXT_BYTES,
+    MAX_TRACES,
+    Manifest,
+    RunInfo,
+    decode_json,
+    manifest,
+    plain,
+    run_info,
+)
 from glassformer.explain.page.responses import RequestError
-from glassformer.explain.page.saved_page import SavedView, saved_page_html
+from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.request import Id, Request, ShortText, TraceRequest
 from glassformer.explain.subject import Subject
 from glassformer.explain.watch.followed import Followed
@@ -90,21 +91,14 @@ class Worker:
             waiting = self._queue.get()
             if waiting is None:
                 return
-            _do(*waiting)
+            job, future = waiting
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(job())
+                except BaseException as error:
+                    future.set_exception(error)
             let_go()  # else the threads of one worker slow those of the other
-            del waiting  # an answer may not be kept alive until the next question
-
-
-def _do(job: Callable[[], Any], future: Future[Any]) -> None:
-    """Run a job unless its future was cancelled; an exception becomes the result."""
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        result = job()
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+            del waiting, job, future  # an answer may not be kept alive until the next question
 
 
 SweepKind: TypeAlias = Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"]
@@ -149,22 +143,10 @@ class SaveRequest(Request):
     training: Annotated[list[str], Meta(max_length=MAX_PROBES)] | None = None
 
 
-def run_sweep(
-    request: SweepRequest, find: Callable[[str], Explanation]
-) -> PartsSweep | KeysSweep | LayersSweep | Contributions | StatesSweep | CheckpointsSweep:
-    """Return the result of a sweep."""
-    explanation = find(request.trace)
-    if request.kind == "checkpoints" and explanation.edited is None:
-        raise UsageError("a sweep of checkpoints needs a trace with edits")
-    if request.kind == "contributions":
-        return contributions(explanation, request.prediction)
-    if request.kind == "states":
-        return sweep_states(explanation, find(str(request.other)))
-    sweeps = {"parts": sweep_parts, "keys": sweep_keys, "layers": sweep_layers, "checkpoints": sweep_checkpoints}
-    return sweeps[request.kind](explanation)
+SWEEPS = {"parts": sweep_parts, "keys": sweep_keys, "layers": sweep_layers, "checkpoints": sweep_checkpoints}
+"""Those of a trace alone."""
 
 
-_ROW = re.compile("[0-9]{1,10}")
 SAVE_SECONDS = 10.0
 """Time limit for the attributions of a page saved from the page, where other requests wait meanwhile."""
 
@@ -193,8 +175,8 @@ class Service:
         self._subject = None if isinstance(subject, Followed) else subject
         self._training = self.followed.training if self.followed else Training(subject.path)
         self.start = [one.request.to_json() if isinstance(one, Explanation) else dict(one) for one in start]
-        self._traces: OrderedDict[str, Explanation] = OrderedDict()
-        self._traces_lock = threading.Lock()
+        self._traces: list[Explanation] = []
+        self._lock = threading.Lock()
         self._numbers = itertools.count(1 + len(start))
         for one in start:
             if isinstance(one, Explanation):
@@ -213,8 +195,7 @@ class Service:
         if self.followed is not None:
             before, self._subject = self._subject, self.followed.subject()
             if before is not self._subject:  # what was computed with earlier weights is no answer of these
-                with self._traces_lock:
-                    self._traces.clear()
+                self._traces = []
         info = run_info(self.subject)
         if self.followed is not None and not self.start and not info["examples"]:  # it is not evaluated yet
             self.start = [{"text": text} for text in default_texts(self.subject)["texts"][:1]]
@@ -222,7 +203,7 @@ class Service:
 
     def training(self, after: str) -> TrainingNow:
         """Return the training so far, its steps after one of them; nothing is computed by the model."""
-        if not _ROW.fullmatch(after or "0"):
+        if not re.fullmatch("[0-9]{0,10}", after):
             raise UsageError(f"request: after must be a step; got {after[:40]!r}")
         return self._training.now(int(after or "0"))
 
@@ -273,16 +254,15 @@ class Service:
         The page begins at the address `view`. Requests are sent rather than ids of traces, which may be dropped.
         """
         wanted, dropped = SaveRequest.from_dict(body), list[str]()
-        begin: SavedView = {"view": wanted.view} if wanted.view else {}
+        shown: dict[str, Any] = {"view": wanted.view} if wanted.view else {}
         first = self._explain(_trace_request(wanted.request))
         base = first.base or first
         second = None if wanted.other is None else self._explain(_trace_request(wanted.other).without_edits())
         other = None if second is None or second.request == base.request else second
         edited = None if first.base is None else first
-        settings: dict[str, Any] = {"edited": edited, "other": other, "view": begin}
         if wanted.training is not None:
-            begin["training"] = saved_training(self.subject, self._training, dropped, wanted.training, SAVE_SECONDS)
-        page, lacks = saved_page_html(base, seconds=SAVE_SECONDS, **settings)
+            shown["training"] = saved_training(self.subject, self._training, dropped, wanted.training, SAVE_SECONDS)
+        page, lacks = saved_page_html(base, edited=edited, other=other, seconds=SAVE_SECONDS, **shown)
         return {"page": page, "dropped": [*dropped, *lacks]}
 
     def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
@@ -296,42 +276,46 @@ class Service:
     def attribute(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the `Attribution` for an `AttributeRequest`."""
         request = AttributeRequest.from_dict(body)
-        return asdict(attribute(self._find(request.trace), request))
+        return plain(attribute(self._find(request.trace), request))
 
     def erase(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the `Erased` for an `EraseRequest`."""
         request = EraseRequest.from_dict(body)
-        return asdict(erase(self._find(request.trace), request))
+        return plain(erase(self._find(request.trace), request))
 
     def sweep(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the sweep for a `SweepRequest`."""
-        return asdict(run_sweep(SweepRequest.from_dict(body), self._find))
+        request = SweepRequest.from_dict(body)
+        explanation = self._find(request.trace)
+        if request.kind == "checkpoints" and explanation.edited is None:
+            raise UsageError("a sweep of checkpoints needs a trace with edits")
+        if request.kind == "contributions":
+            return plain(contributions(explanation, request.prediction))
+        if request.kind == "states":
+            return plain(sweep_states(explanation, self._find(str(request.other))))
+        return plain(SWEEPS[request.kind](explanation))
 
     def decode(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return how a text is decoded, without tracing."""
         log, answer, streams = compute_decoding(self.subject, _trace_request(body))
-        return {"decode": log.to_json(), "answer": answer, "streams": [stream.to_json() for stream in streams]}
+        return plain({"decode": decode_json(log), "answer": answer, "streams": streams})
 
     def _keep(self, *explanations: Explanation) -> None:
         """Keep explanations as those used last; the least recently used are dropped."""
-        with self._traces_lock:
-            for explanation in explanations:
-                self._traces[explanation.id] = explanation
-                self._traces.move_to_end(explanation.id)
-            while len(self._traces) > MAX_TRACES:
-                self._traces.popitem(last=False)
+        new = {explanation.id: explanation for explanation in explanations}
+        with self._lock:
+            self._traces = [*(e for e in self._traces if e.id not in new), *new.values()][-MAX_TRACES:]
 
     def _like(self, request: TraceRequest) -> Explanation | None:
         """Return the kept explanation of a request."""
-        with self._traces_lock:
-            return next((e for e in self._traces.values() if e.request == request), None)
+        return next((e for e in self._traces if e.request == request), None)
 
     def _find(self, trace_id: str) -> Explanation:
-        with self._traces_lock:
-            if trace_id not in self._traces:
-                raise RequestError(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")
-            self._traces.move_to_end(trace_id)
-            return self._traces[trace_id]
+        found = next((e for e in self._traces if e.id == trace_id), None)
+        if found is None:
+            raise RequestError(404, f"there is no trace {trace_id[:40]!r} (any more)", "trace the text again")
+        self._keep(found)
+        return found
 
 
 def _trace_request(body: Any) -> TraceRequest:

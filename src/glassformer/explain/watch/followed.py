@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.subject import Subject, weights_of
+from glassformer.explain.subject import Subject, checkpoint_weights, weights_of
 from glassformer.explain.watch.training import Training, saved_weights
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import Weights, load_checkpoint, load_weights, step_folders
+from glassformer.runs.model_folder import load_weights, step_folders
 from glassformer.tasks import Task
 from glassformer.tasks.restoring import load_model_folder, restore_begun_task
 
@@ -77,16 +77,9 @@ class Followed:
         if source == "model":
             task, weights = load_model_folder(folder)
         else:
-            task = restore_begun_task(folder)
-            weights = self._best(folder, source) or weights_of(folder, source)
+            task, checkpoint = restore_begun_task(folder), folder.checkpoints / source
+            best = checkpoint_weights(checkpoint, "best") if checkpoint.is_dir() else {}
+            weights = best or weights_of(folder, source)
         model = task.build_model()
         load_weights(model, weights)
         return SavedModel(self.path, task, model.to(self.device).eval(), self.device, source)
-
-    def _best(self, folder: RunFolder, name: str) -> Weights:
-        """Return the weights of the best validation in a checkpoint; empty where there was none."""
-        path = folder.checkpoints / name
-        if not path.is_dir():
-            return {}
-        tensors, _ = load_checkpoint(path)
-        return {key.partition(":")[2]: t for key, t in tensors.items() if key.startswith("best:")}

@@ -75,36 +75,28 @@ def probe(subject: Subject, request: ProbeRequest) -> ProbeAnswer:
     view, _ = looked_at(subject, TraceRequest(request.text))
     at_snapshot = of_same_label(TraceRequest(request.text, checkpoint=request.checkpoint), view)
     explanation = explain(subject, at_snapshot)
+    probability, per_token = answer_probabilities(explanation)
     return {
         "text": request.text,
         "checkpoint": request.checkpoint,
         "headline": explanation.answer["headline"],
         "detail": explanation.answer["detail"],
-        "probability": answer_probability(explanation),
-        "per_token": token_probability(explanation),
+        "probability": probability,
+        "per_token": per_token,
         "map": attention_map(explanation),
     }
 
 
-def answer_probability(explanation: Explanation) -> float | None:
-    """Return the probability of a class, or the product of those of all generated tokens."""
+def answer_probabilities(explanation: Explanation) -> tuple[float | None, float | None]:
+    """Return `probability` and `per_token` of a `ProbeAnswer`: the product over all tokens, and its geometric mean."""
     predictions = explanation.predictions
-    if not predictions or explanation.generation.masked is not None:
-        return None
     if explanation.is_classifier:
-        return math.exp(predictions[0].top[0].log_prob)
-    tokens = [predictions[i].actual for i in explanation.generated]
-    return math.exp(sum(token.log_prob for token in tokens if token is not None)) if tokens else None
-
-
-def token_probability(explanation: Explanation) -> float | None:
-    """Return the geometric mean of the probabilities of the tokens of a continuation; None for any other answer."""
-    predictions = explanation.predictions
-    if len(explanation.streams) > 1 or explanation.is_classifier or explanation.generation.masked is not None:
-        return None
+        return math.exp(predictions[0].top[0].log_prob), None
     tokens = [predictions[i].actual for i in explanation.generated]
     logs = [token.log_prob for token in tokens if token is not None]
-    return math.exp(sum(logs) / len(logs)) if logs else None
+    if not logs or explanation.generation.masked is not None:
+        return None, None
+    return math.exp(sum(logs)), math.exp(sum(logs) / len(logs)) if len(explanation.streams) == 1 else None
 
 
 def attention_map(explanation: Explanation) -> AttentionMap | None:

@@ -8,20 +8,18 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeAlias, TypedDict
+from typing import Annotated, Literal, TypeAlias, TypedDict
 
 from glassformer.config import Config
-from glassformer.data.diagnostics import Grade
+from glassformer.data.diagnostics import Finding
 from glassformer.errors import UsageError
-from glassformer.explain.subject import CheckpointInfo
+from glassformer.explain.subject import CheckpointInfo, weight_folders
 from glassformer.explain.watch.log import GrowingLog, spread, thinned
 from glassformer.report.findings import diagnose
 from glassformer.report.run_record import RunRecord
-from glassformer.runs.folder import GO_ON, PAUSE, Control, ControlFile, RunFolder, is_locked
-from glassformer.runs.model_folder import step_folders
+from glassformer.runs.folder import GO_ON, Control, ControlFile, RunFolder, is_locked
 from glassformer.runs.records import DataRecord, StepMetrics
 
 TrainingState: TypeAlias = Literal["waiting", "running", "paused", "finished", "stopped", "gone"]
@@ -34,14 +32,8 @@ QUIET_SECONDS = 60.0
 MAX_VALIDATIONS, MAX_UPDATES = 1000, 200
 
 
-class Curve(TypedDict):
-    """Values of the same steps; null: not finite."""
-
-    step: list[int]
-    seconds: list[float | None]
-    loss: list[float | None]
-    lr: list[float | None]
-    grad_norm: list[float | None]
+COLUMNS = ("step", "seconds", "loss", "lr", "grad_norm")
+"""What is drawn of every step."""
 
 
 class ValidationPoint(TypedDict):
@@ -66,15 +58,6 @@ class UpdatePoint(TypedDict):
     """Share of their time spent making batches."""
 
 
-class TrainingFinding(TypedDict):
-    """What `glassformer doctor` says of the log so far."""
-
-    matter: str
-    remedy: str
-    place: str
-    grade: Grade
-
-
 class TrainingNow(TypedDict):
     """A training so far (GET /api/training); of lists of steps those after the requested one."""
 
@@ -91,10 +74,14 @@ class TrainingNow(TypedDict):
     metric: str
     """The score that chooses the weights."""
     higher_is_better: bool
-    curve: Curve
+    curve: Annotated[
+        dict[str, list[float | None]], 'Record<"step" | "seconds" | "loss" | "lr" | "grad_norm", number[]>'
+    ]
+    """Values of the same steps; null: not finite."""
     validations: list[ValidationPoint]
     updates: list[UpdatePoint]
-    findings: list[TrainingFinding]
+    findings: list[Finding]
+    """What `glassformer doctor` says of the log so far."""
     snapshots: list[CheckpointInfo]
     """Snapshots and checkpoints of the weights, oldest first."""
     has_model: bool
@@ -119,7 +106,7 @@ class Training:
         self._control = ControlFile(self.folder.control)
         self._config: Config | None = None
         self._data = DataRecord()
-        self._findings: list[TrainingFinding] = []
+        self._findings: list[Finding] = []
         self._diagnosed: tuple[float, object, bool] = (float("-inf"), None, False)
         self._lock = threading.Lock()
 
@@ -147,19 +134,20 @@ class Training:
                 if self._config is None and self.folder.resumable:
                     self._config, self._data = self.folder.read_config(), self.folder.read_data()
             state, rows = self.state(), self.log.rows
-            new = _after(rows, after)
+            new = rows[bisect_right(rows, after, key=lambda row: row.step) :]
+            thin = thinned(new)
             config, metric = self._config, self._record().metric if self._config else None
-            refused = self._why_no_control(state)
+            refused, last = self._why_no_control(state), rows[-1] if rows else StepMetrics(0)
             return {
                 "state": state,
                 "run": self.folder.path.name,
                 "generation": self.log.generation,
-                "step": rows[-1].step if rows else 0,
-                "seconds": rows[-1].seconds if rows else None,
+                "step": last.step,
+                "seconds": last.seconds,
                 "steps": config.train.steps if config else None,
                 "metric": metric.name if metric else "loss",
                 "higher_is_better": metric is not None and metric.higher_is_better,
-                "curve": _curve(thinned(new)),
+                "curve": {name: [getattr(row, name) for row in thin] for name in COLUMNS},
                 "validations": [_validation(row) for row in spread([row for row in new if row.valid], MAX_VALIDATIONS)],
                 "updates": [_update(row) for row in spread([r for r in new if r.update_ratios], MAX_UPDATES)],
                 "findings": self._diagnose(state),
@@ -199,7 +187,7 @@ class Training:
         config = self._config or Config()
         return RunRecord(self.folder.path, config, {}, self._data, rows, validations, damaged=self.log.damaged)
 
-    def _diagnose(self, state: TrainingState) -> list[TrainingFinding]:
+    def _diagnose(self, state: TrainingState) -> list[Finding]:
         """Return what the doctor says, now and then; that a run is not finished is no news while it trains."""
         goes_on = state in ("running", "paused")
         key = len(self.log.rows), len(self.log.damaged), self.log.generation, state
@@ -209,8 +197,8 @@ class Training:
             return self._findings
         folder, began = self.folder, time.monotonic()
         facts = replace(self._record(), diverged=folder.read_divergence(), evaluation=folder.read_evaluation())
-        found = [finding for finding in diagnose(facts).findings if not goes_on or finding.place != "unfinished"]
-        self._findings = [{"matter": f.matter, "remedy": f.remedy, "place": f.place, "grade": f.grade} for f in found]
+        found = diagnose(facts).findings
+        self._findings = [finding for finding in found if not goes_on or finding.place != "unfinished"]
         took = time.monotonic() - began
         self._diagnosed = began + max(DIAGNOSE_SECONDS, 20 * took), key, goes_on
         return self._findings
@@ -233,22 +221,7 @@ class Training:
 
 def saved_weights(folder: RunFolder) -> list[CheckpointInfo]:
     """Return the snapshots and checkpoints of a run, oldest first."""
-    found = step_folders(folder.checkpoints) | step_folders(folder.snapshots)
-    return [{"name": path.name, "step": step} for step, path in sorted(found.items())]
-
-
-def _after(rows: Sequence[StepMetrics], step: int) -> Sequence[StepMetrics]:
-    return rows[bisect_right(rows, step, key=lambda row: row.step) :]
-
-
-def _curve(rows: Sequence[StepMetrics]) -> Curve:
-    return {
-        "step": [row.step for row in rows],
-        "seconds": [row.seconds for row in rows],
-        "loss": [row.loss for row in rows],
-        "lr": [row.lr for row in rows],
-        "grad_norm": [row.grad_norm for row in rows],
-    }
+    return [{"name": path.name, "step": step} for step, path in sorted(weight_folders(folder).items())]
 
 
 def _validation(row: StepMetrics) -> ValidationPoint:

@@ -1,10 +1,10 @@
 /** Pure functions of the Training screen: parts of the log put together, and scales and paths of its charts. */
-import type { Curve, TrainingNow, UpdatePoint, ValidationPoint } from "../../types";
+import type { TrainingNow, UpdatePoint, ValidationPoint } from "../../types";
 
 /** What is drawn, from the beginning of the log. */
 export interface History {
   generation: number;
-  curve: Curve;
+  curve: TrainingNow["curve"];
   validations: ValidationPoint[];
   updates: UpdatePoint[];
 }
@@ -22,10 +22,10 @@ export function extended(history: History, now: TrainingNow): History | null {
   if (last && now.generation !== history.generation) return null;
   if (history.curve.step.length + now.curve.step.length > MOST_POINTS && last) return null;
   const curve = Object.fromEntries(
-    (Object.keys(history.curve) as (keyof Curve)[]).map((name) => [name, [...history.curve[name], ...now.curve[name]]]));
+    (Object.keys(history.curve) as (keyof TrainingNow["curve"])[]).map((name) => [name, [...history.curve[name], ...now.curve[name]]]));
   return {
     generation: now.generation,
-    curve: curve as unknown as Curve,
+    curve: curve as unknown as TrainingNow["curve"],
     validations: [...history.validations, ...now.validations],
     updates: [...history.updates, ...now.updates],
   };
