@@ -82,9 +82,9 @@ def _page(data: SavedPageData, title: str, assets: str) -> str:
     return html
 
 
-def step_address(id: str, head: int = 1) -> str:
-    """Return the part of the address that opens a step; heads are counted from 1."""
-    return "#/step?" + urlencode({"node": id, "head": head - 1, "frame": "step"})
+def step_address(id: str, head: int = 0) -> str:
+    """Return the part of the address that opens a step; heads are counted from 0."""
+    return "#/step?" + urlencode({"node": id, "head": head, "frame": "step"})
 
 
 def _reduced(whole: Manifest, ids: Sequence[str]) -> Manifest:

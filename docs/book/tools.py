@@ -258,13 +258,13 @@ class StepFrame:
         name: a function of `runs`, which returns a trained run.
         text: what the run reads.
         step: id of the step.
-        head: head to show, counted from 1.
+        head: head to show, counted from 0.
         more: ids of other steps that the reader can go to.
         options: fields of `DecodeConfig`.
     """
 
     def __init__(
-        self, name: str, text: str, step: str, head: int = 1, more: Sequence[str] = (), **options: Any
+        self, name: str, text: str, step: str, head: int = 0, more: Sequence[str] = (), **options: Any
     ) -> None:
         import runs
         from step_frame import step_address, step_frame_html
@@ -273,7 +273,7 @@ class StepFrame:
         record = explanation.trace[step]
         self.caption = f"{step} of the model {name!r}, for: {text}"
         page = step_frame_html(explanation, [step, *more], "../../_static/glassformer")
-        values = record.value[head - 1] if record.axes[0].name == "head" else record.value
+        values = record.value[head] if record.axes[0].name == "head" else record.value
         self.figure = InlineSvg(draw_values(values, self.caption), f"The values of {self.caption}").data
         self.frame = framed(page, step_address(step, head), self.caption)
 

@@ -1,4 +1,4 @@
-"""One way to count over all screens: layers, heads, tokens and features from 1 where a reader reads, from 0 in edits.
+"""One way to count over all screens: layers, heads, tokens and features from 0, as in edits.
 
 Every mention in visible text and accessible names is collected, "head 3", "Layer 1", "a (token 6)", and compared with
 what it is about: the edit that a switch makes, the step that a link opens, the address, and the tokens of the text.
@@ -98,11 +98,11 @@ class Reading:
             self.wrong.append(f"{where}: {text}")
 
     def read(self, texts: list[str], where: str) -> None:
-        """Collect what is mentioned; nothing is numbered 0, or above its size, and a token has its number's text."""
+        """Collect what is mentioned; nothing is numbered above its last, and a token has its number's text."""
         for text in texts:
             for kind, number in MENTION.findall(text):
                 self.mentions.setdefault(kind.lower(), set()).add(int(number))
-                self.check(1 <= int(number) <= self.sizes[kind.lower()], f"{where}, {kind} {number}", text)
+                self.check(int(number) < self.sizes[kind.lower()], f"{where}, {kind} {number}", text)
             for piece, number in re.findall(r"“?([^\s“”]+?)”? \(token (\d+)\)", text):
                 self.check(piece in self.pieces(int(number)), f"{where}, token {number}", text)
             for piece, number in re.findall(r"(\S+) → \S+ \(row (\d+)\)", text):
@@ -114,12 +114,12 @@ class Reading:
             for number, piece in re.findall(r"\bRow (\d+), (\S+?)(?: →|,)", text):
                 self.check(piece in self.pieces(int(number)), f"{where}, row {number}", text)
             for word, number in re.findall(r"(\S+) \(word (\d+)[,)]", text):
-                texts_of = [stream.word_texts[int(number) - 1 : int(number)] for stream in self.e.streams]
+                texts_of = [stream.word_texts[int(number) : int(number) + 1] for stream in self.e.streams]
                 self.check([word] in texts_of, f"{where}, word {number}", text)
 
     def pieces(self, number: int) -> set[str]:
         """Return what stands at a number, as the page spells it, in any stream."""
-        found = {stream.pieces[number - 1] for stream in self.e.streams if 1 <= number <= len(stream)}
+        found = {stream.pieces[number] for stream in self.e.streams if number < len(stream)}
         return {piece.replace(" ", "␣") for piece in found}
 
     def compare(self, python: str, words: str, where: str) -> None:
@@ -135,13 +135,13 @@ class Reading:
 
 
 def identity_of(python: str) -> dict[str, set[int]]:
-    """Return what a step or an edit is about, from 1: of "encoder.1.self.scores[head:2]=0" layer 2, head 3."""
+    """Return what a step or an edit is about: of "encoder.1.self.scores[head:2]=0" layer 1, head 2."""
     found: dict[str, set[int]] = {}
     if layer := re.match(r"(?:encoder|decoder)\.(\d+)\.", python):
-        found["layer"] = {int(layer[1]) + 1}
+        found["layer"] = {int(layer[1])}
     for name, index in re.findall(r"\b(head|token|key|hidden|feature|head_feature):(\d+)", python):
         name = "feature" if "hidden" in name or "feature" in name else name
-        found.setdefault(name, set()).add(int(index) + 1)
+        found.setdefault(name, set()).add(int(index))
     return found
 
 
@@ -156,7 +156,7 @@ def stack_of(name: str) -> str:
 
 
 def visits(name: str, e: Explanation) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the screens with the last layer, head and token selected, where counting from 0 and from 1 differ most."""
+    """Yield the screens with the last layer, head and token selected, whose numbers are the largest."""
     task, stack = MODELS[name][0], stack_of(name)
     block = f"{stack}.{LAYERS - 1}." + ("cross" if task == "translate" else "self")
     last_row, last_key = len(e.streams[-1]) - 1, len(e.streams[0]) - 1
@@ -181,7 +181,7 @@ def visits(name: str, e: Explanation) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def selected(reading: Reading, page: App, screen: str, params: dict[str, Any]) -> None:
     """Compare headings, pickers and sliders with the address."""
-    row = int(str(params.get("cell", "0,0")).split(",")[0]) + 1
+    row = int(str(params.get("cell", "0,0")).split(",")[0])
     if screen in ("attention", "step") and "node" in params:
         headings = ".step-place" if screen == "step" else "main h2, main h3"
         for heading in page.page.locator(headings).all_inner_texts():
@@ -191,9 +191,9 @@ def selected(reading: Reading, page: App, screen: str, params: dict[str, Any]) -
     pickers = page.page.locator("main [role=group][aria-label=Head] button")
     if pickers.count():
         texts = pickers.all_inner_texts()
-        reading.check(texts == [str(head + 1) for head in range(HEADS)], screen, f"heads {texts}")
+        reading.check(texts == [str(head) for head in range(HEADS)], screen, f"heads {texts}")
         pressed = page.page.inner_text("main [role=group][aria-label=Head] [aria-pressed=true]")
-        reading.check(pressed == str(params["head"] + 1), screen, f"head {pressed} of {params}")
+        reading.check(pressed == str(params["head"]), screen, f"head {pressed} of {params}")
     for slider in page.page.locator("main label:has-text('Position') input").all():
         spoken = slider.get_attribute("aria-valuetext")
         label = page.page.inner_text("main label:has-text('Position')")
@@ -222,12 +222,12 @@ def test_every_screen_counts_as_the_others(app: Callable[..., App], name: str) -
         selected(reading, page, screen, params)
     assert not reading.wrong, "\n".join(reading.wrong)
     assert n_named > 100
-    assert reading.mentions["head"] == {1, 2, 3, 4} and reading.mentions["layer"] == {1, 2, 3}
-    assert {1, len(reading.e.streams[0])} <= reading.mentions["token"]
+    assert reading.mentions["head"] == {0, 1, 2, 3} and reading.mentions["layer"] == {0, 1, 2}
+    assert {0, len(reading.e.streams[0]) - 1} <= reading.mentions["token"]
     assert {"row", "feature"} <= reading.mentions.keys()
 
 
-def test_axes_without_names_count_from_1(app: Callable[..., App]) -> None:
+def test_axes_without_names_count_from_0(app: Callable[..., App]) -> None:
     """Features stand above a heat map and its numbers as in the title of an edit."""
     page = app(subject(KINDS[0]), "step", text=TEXTS["classify"], node="encoder.0.ff.hidden", cell="2,6")
     page.page.wait_for_selector("main td[aria-selected=true]")
@@ -235,8 +235,8 @@ def test_axes_without_names_count_from_1(app: Callable[..., App]) -> None:
         "one => one.closest('table').tHead.rows[0].cells[one.cellIndex].innerText"
     )
     ticks = [int(text) for text in page.page.locator(".matrix-ticks span").all_inner_texts()]
-    assert column == "7" and page.page.get_attribute("form[aria-label=Edit] code", "title") == "feature 7"
-    assert ticks[0] == 1 and max(ticks) <= 24 and "hidden:6" in page.page.inner_text("form[aria-label=Edit] code")
+    assert column == "6" and page.page.get_attribute("form[aria-label=Edit] code", "title") == "feature 6"
+    assert ticks[0] == 0 and max(ticks) < 24 and "hidden:6" in page.page.inner_text("form[aria-label=Edit] code")
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -265,7 +265,7 @@ def test_the_tour_counts_as_the_screens(app: Callable[..., App], name: str) -> N
             compared += len(re.findall(r"\b(?:head|layer) \d", body, re.IGNORECASE)) if python else 0
             reading.compare(python, re.sub(r"\((token|row) ", "(at ", body), "tour")
             for number in re.findall(r"\brow (\d+)", body):
-                reading.check(number == str(int(row or -1) + 1), f"tour, {params} {page.page.url}", body)
+                reading.check(number == (row or "0"), f"tour, {params} {page.page.url}", body)
         button = page.page.locator("[data-role=tour-next]")
         last = button.inner_text() == "Finish"
         text = page.page.inner_text(".tour")

@@ -32,7 +32,7 @@ def test_a_framed_step_is_alone_checked_and_tells_its_height(
     for name in (WHOLE, "app.css"):
         (tmp_path / name).write_text(asset(name), encoding="utf-8")
     outer = tmp_path / "outer.html"
-    outer.write_text(OUTER.format(step_address(ids[1], head=2)), encoding="utf-8")
+    outer.write_text(OUTER.format(step_address(ids[1], head=1)), encoding="utf-8")
     page.goto(outer.as_uri())
     inside = page.frame_locator("iframe")
     inside.locator(f"[data-check='{ids[1]}'][data-state=ok]").wait_for()

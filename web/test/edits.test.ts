@@ -110,17 +110,17 @@ test("edits that the page opened with end with their text, and others stay", () 
 
 test("an edit in words", () => {
   for (const [edit, words] of [
-    ["decoder.0.cross.scores[head:1;token:1;key:2]=blocked", "Decoder layer 1, cross-attention, head 2, query - → 0 (row 2), key c (token 3): blocked"],
-    ["encoder.0.state[token:1]=B[token:3]", "Encoder layer 1, feed-forward, Residual sum, b (token 2): from token 4 of the second text"],
-    ["encoder.0.state[token:0-3]=B", "Encoder layer 1, feed-forward, Residual sum, token 1 to 3: from the second text"],
-    ["encoder.0.state[token:2-3;feature:1.5]=mean", "Encoder layer 1, feed-forward, Residual sum, token 3, feature 2, 6: set to its mean over reference texts"],
-    ["decoder.0.cross.head1=0", "Decoder layer 1, cross-attention, head 2: switched off"],
-    ["decoder.0.ff.neuron7=mean", "Decoder layer 1, feed-forward, Activation, feature 8: set to its mean over reference texts"],
-    ["decoder.0.cross.branch=0", "Decoder layer 1, cross-attention: switched off"],
+    ["decoder.0.cross.scores[head:1;token:1;key:2]=blocked", "Decoder layer 0, cross-attention, head 1, query - → 0 (row 1), key c (token 2): blocked"],
+    ["encoder.0.state[token:1]=B[token:3]", "Encoder layer 0, feed-forward, Residual sum, b (token 1): from token 3 of the second text"],
+    ["encoder.0.state[token:0-3]=B", "Encoder layer 0, feed-forward, Residual sum, token 0 to 2: from the second text"],
+    ["encoder.0.state[token:2-3;feature:1.5]=mean", "Encoder layer 0, feed-forward, Residual sum, token 2, feature 1, 5: set to its mean over reference texts"],
+    ["decoder.0.cross.head1=0", "Decoder layer 0, cross-attention, head 1: switched off"],
+    ["decoder.0.ff.neuron7=mean", "Decoder layer 0, feed-forward, Activation, feature 7: set to its mean over reference texts"],
+    ["decoder.0.cross.branch=0", "Decoder layer 0, cross-attention: switched off"],
     ["encoder.*.ff.out=0", "encoder.*.ff.out=0"],
-    ["decoder.0.cross.out=0", "Decoder layer 1, cross-attention: switched off"],
-    ["decoder.0.ff.hidden[token:0;hidden:7]*0.5", "Decoder layer 1, feed-forward, Activation, [BOS] → - (row 1), feature 8: times 0.5"],
-    ["encoder.0.state=skip", "Encoder layer 1: skipped"],
+    ["decoder.0.cross.out=0", "Decoder layer 0, cross-attention: switched off"],
+    ["decoder.0.ff.hidden[token:0;hidden:7]*0.5", "Decoder layer 0, feed-forward, Activation, [BOS] → - (row 0), feature 7: times 0.5"],
+    ["encoder.0.state=skip", "Encoder layer 0: skipped"],
     ["nothing.at.all=1", "nothing.at.all=1"],
   ] as const) assert.equal(describeEdit(edit, { ...TRACE, nodes: TRACE.nodes.map((one) => (one.id.endsWith("hidden") ? { ...one, op: "relu" as const } : one)) }), words);
 });
@@ -154,7 +154,7 @@ test("words are named by their stream, and hold nothing of what follows the expl
   const source = wordsOf({ ...target, name: "source" }, undefined, null);
   const twice = source.map((word) => (word.index === 1 ? { ...word, text: "03" } : word));
   assert.deepEqual([...source, ...words].map((word) => nameOf(word, [...source, ...words])), ["2026 (source)", "- (source)", "03 (source)", "2026 (target)", "- (target)", "0 (target)"]);
-  assert.deepEqual(twice.map((word) => nameOf(word, twice)), ["2026", "03 (word 2)", "03 (word 3)"]);
+  assert.deepEqual(twice.map((word) => nameOf(word, twice)), ["2026", "03 (word 1)", "03 (word 2)"]);
 });
 
 test("a formula breaks before its operators, not inside groups", () => {

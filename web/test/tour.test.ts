@@ -45,7 +45,7 @@ test("optionsOf holds the right one and others, each once, in order", () => {
 });
 
 test("tokens that occur twice have a number", () => {
-  assert.deepEqual(tokenNames(["0", "3", "0"], [0, 1]), ["0 (token 1)", "3"]);
+  assert.deepEqual(tokenNames(["0", "3", "0"], [0, 1]), ["0 (token 0)", "3"]);
 });
 
 test("twice a temperature is on a mark of the slider", () => {

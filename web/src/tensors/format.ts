@@ -1,4 +1,4 @@
-/** Formats numbers and names for people: a minus sign, few digits, layers and heads counted from 1. */
+/** Formats numbers and names for people: a minus sign, few digits, all indices from 0. */
 import type { AxisName, TraceNode } from "../types";
 import { BLOCKED } from "./tensor";
 
@@ -70,8 +70,8 @@ export const axisNames = (name: AxisName) => AXES[name] ?? ["feature", "features
 
 export const BLOCKS = { self: "self-attention", cross: "cross-attention", ff: "feed-forward" } as const;
 
-/** The location of a node in the model: "Encoder layer 1, self-attention". */
+/** The location of a node in the model: "Encoder layer 0, self-attention". */
 export function nodeLocation({ stack, layer, block }: TraceNode): string {
   const name = { encoder: "Encoder", decoder: "Decoder", head: "Output", text: "Embedding", source: "Source embedding", target: "Target embedding" }[stack];
-  return layer === null ? name : `${name} layer ${layer + 1}${block ? `, ${BLOCKS[block]}` : ""}`;
+  return layer === null ? name : `${name} layer ${layer}${block ? `, ${BLOCKS[block]}` : ""}`;
 }

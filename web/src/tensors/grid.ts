@@ -33,7 +33,7 @@ export function toTensorValue({ rows, cols, data }: Grid): TensorValue {
 /** Head `head` of a (H, Q, K) tensor, without copying. */
 export function headOf({ shape, data }: Tensor, head: number): Grid {
   const [heads = 1, rows = 0, cols = 0] = shape;
-  if (head >= heads) throw new RangeError(`There is no head ${head + 1} in a tensor of shape (${shape.join(", ")}).`);
+  if (head >= heads) throw new RangeError(`There is no head ${head} in a tensor of shape (${shape.join(", ")}).`);
   return { rows, cols, data: data.subarray(head * rows * cols, (head + 1) * rows * cols) };
 }
 

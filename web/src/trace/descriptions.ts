@@ -6,7 +6,7 @@ import { PROBABILITIES, times } from "./stepData";
 
 type Words = [says: string, formula: string];
 
-const split: Words = ["Head 1 gets the first {d_head} features, head 2 the next. Heads attend independently of each other.", "#_t^{(h)} = #_t [h E − E + 1 : h E]"];
+const split: Words = ["Head 0 gets the first {d_head} features, head 1 the next. Heads attend independently of each other.", "#_t^{(h)} = #_t [h E : (h + 1) E]"];
 const rotated = "Rotary position embedding: pairs of features are rotated by an angle proportional to the position, so that query · key depends on the distance.";
 const rotation = "#_j^′ = #_j cos~θ_{t,j} ∓ #_{j ± E/2} sin~θ_{t,j}";
 const layer = "y = \\frac{x − μ}{\\sqrt{σ^2 + ε}} · γ + β";
@@ -22,7 +22,7 @@ const pooled = "The token vectors are pooled into one vector.";
  * For the syntax of formulas see `How.tsx`.
  */
 const STEPS: Record<string, Words> = {
-  ids: ["The tokenizer maps the text to token ids, the input of the model.", "t_1, t_2, …, t_L = tokenizer(text)"],
+  ids: ["The tokenizer maps the text to token ids, the input of the model.", "t_0, t_1, … = tokenizer(text)"],
   rows: ["Each id selects a row of the embedding table, a trained vector.", "x_t = E[id_t]"],
   scaled: ["Multiplied by √d, as in the paper (section 3.4).", "x_t · \\sqrt{d}"],
   ngram_ids: ["Character n-grams of 3 to 5 letters of each token, with < and > at its ends, or its bytes.", "g_t = ngrams(t)"],
@@ -67,7 +67,7 @@ const STEPS: Record<string, Words> = {
   weights: ["Softmax of each row of scores: nonnegative weights that sum to 1.",
     "A_{t,s} = \\frac{e^{S_{t,s}}}{∑_r e^{S_{t,r}}}"],
   context: ["The output of each head: the mean of the values, weighted by attention.", "C = A V"],
-  concat: ["The outputs of all heads are concatenated to one vector per token.", "C = [C_1 ; … ; C_H]"],
+  concat: ["The outputs of all heads are concatenated to one vector per token.", "C = [C_0 ; … ; C_{H−1}]"],
   out: ["A linear projection of the concatenated heads to the width of the residual stream.", "y = x W_O^T"],
   residual: [summed, "x ← x + Attention({read})"],
   "ff.residual": [summed, "x ← x + FeedForward({read})"],
@@ -81,7 +81,7 @@ const STEPS: Record<string, Words> = {
   "ff.out": ["A linear projection back to the width of the residual stream.", "y = x W_2^T"],
   "pooled:mean": [pooled, "c = \\frac{1}{L} ∑_t x_t"],
   "pooled:max": [pooled, "c = max_t x_t"],
-  "pooled:first": [pooled, "c = x_1"],
+  "pooled:first": [pooled, "c = x_0"],
   "pooled:mean+max": [pooled, "c = [mean_t x_t ; max_t x_t]"],
   pooler: ["A linear projection of the pooled vector, before the classifier head.", "h = c W^T"],
   "pooler_hidden:tanh": ["The hyperbolic tangent: values from −1 to 1.", "tanh(h)"],
@@ -137,8 +137,8 @@ const GRADIENTS: Record<string, Words> = {
   "rms_norm.x": ["What would change only the length of x is lost, since the norm removes it. z is the normalised x, ĝ = g · γ.", "g_x = \\frac{1}{σ} (ĝ − z · mean(ĝ z))"],
   "layer_norm.weight": ["The sum over tokens of the gradient times the normalised input z.", "g_γ = ∑_t g_t z_t"],
   "rms_norm.weight": ["The sum over tokens of the gradient times the normalised input z.", "g_γ = ∑_t g_t z_t"],
-  "concat_heads.x": ["The gradient of the concatenated heads, head by head.", "g^{(h)} = g [h E − E + 1 : h E]"],
-  "split_heads.x": ["The gradients of all heads, side by side.", "g = [g_1 ; … ; g_H]"],
+  "concat_heads.x": ["The gradient of the concatenated heads, head by head.", "g^{(h)} = g [h E : (h + 1) E]"],
+  "split_heads.x": ["The gradients of all heads, side by side.", "g = [g_0 ; … ; g_{H−1}]"],
   "rotate.x": ["Rotated back by the same angles.", "g_j^′ = g_j cos~θ_{t,j} ± g_{j ± E/2} sin~θ_{t,j}"],
   "mix.weights": ["How much each weight matters: the gradient of the output times the value it would add.", "g_A = g V^T"],
   "dot.q": ["Each query gets the keys, weighted by the gradients of its scores.", "g_Q = g K"],

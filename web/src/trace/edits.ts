@@ -18,14 +18,13 @@ export const blockOff = (out: string) => editText(out, "", "=0");
 export const layerOff = (stack: string, layer: number) => `${stack}.${layer}.state=skip`;
 
 /**
- * An edit in words: "Encoder layer 1, self-attention, head 4: set to 0". Indices count from 1 here, as in the titles;
- * in the edit itself they count from 0.
+ * An edit in words: "Encoder layer 0, self-attention, head 3: set to 0".
  */
 export function describeEdit(edit: string, trace: Manifest): string {
   const [, named = "", part = "", change = ""] = EDIT.exec(edit) ?? [];
   const [step, slice] = withoutAlias(named, part, trace);
   const skipped = /^(encoder|decoder)\.(\d+)\.state$/.exec(named);
-  if (skipped && change === "=skip") return `${capital(skipped[1]!)} layer ${Number(skipped[2]) + 1}: skipped`;
+  if (skipped && change === "=skip") return `${capital(skipped[1]!)} layer ${skipped[2]}: skipped`;
   const node = trace.nodes.find((one) => one.id === step);
   if (!node) return edit;
   const parts = partsOf(slice, node, trace);
@@ -51,7 +50,7 @@ function changeInWords(change: string, node: TraceNode): string {
   return words[change] ?? (change[0] === "*" ? `times ${change.slice(1)}` : `set to ${change.slice(1)}`);
 }
 
-/** The parts of a slice in words: "head 2", "key [BOS] (token 1)", "query 6 → - (row 5)". Without a trace the tokens are not named. */
+/** The parts of a slice in words: "head 2", "key [BOS] (token 0)", "query 6 → - (row 4)". Without a trace the tokens are not named. */
 function partsOf(slice: string, node: TraceNode, trace: Manifest | null): string[] {
   return slice.split(";").filter(Boolean).map((part) => {
     const [name = "", at = ""] = part.split(":");
@@ -60,15 +59,15 @@ function partsOf(slice: string, node: TraceNode, trace: Manifest | null): string
     const stream = node.axes.find((one) => one.name === name)?.stream;
     const texts = !trace || !stream ? [] : name === "token" ? rowTextsOf(trace, node) : streamOf(trace, stream)!.pieces.map(visible);
     const token = /^\d+$/.test(at) ? texts[Number(at)] : undefined;
-    return token === undefined ? `${word} ${fromOne(at)}` : `${name === "token" && !query ? "" : `${word} `}${token} (${token.includes(" → ") ? "row" : "token"} ${fromOne(at)})`;
+    return token === undefined ? `${word} ${listed(at)}` : `${name === "token" && !query ? "" : `${word} `}${token} (${token.includes(" → ") ? "row" : "token"} ${listed(at)})`;
   });
 }
 
-/** Indices as in titles: "2", "1 to 3" for "0-3", whose end is not selected, "2, 6" for "1.5". */
-function fromOne(indices: string): string {
+/** Indices in words: "2", "0 to 2" for "0-3", whose end is not selected, "1, 5" for "1.5". */
+function listed(indices: string): string {
   const [start, end] = indices.split("-").map(Number);
-  if (end !== undefined) return start! + 1 < end ? `${start! + 1} to ${end}` : `${end}`;
-  return indices.split(".").map((one) => Number(one) + 1).join(", ");
+  if (end === undefined) return indices.replaceAll(".", ", ");
+  return start! + 1 < end ? `${start} to ${end - 1}` : `${start}`;
 }
 
 /** The edits with one added, or without it if it is there. */

@@ -136,7 +136,7 @@ function labelled(step: Step, { tree, isDown, a }: Summed, ids: Record<string, s
   const node = id ? nodeOf(step.trace, id) : undefined;
   const axes = node?.axes ?? (id ? step.trace.params[id]?.axes : undefined) ?? [];
   const axis = axes.at((isDown !== (found?.[1] ?? false)) ? -2 : -1);
-  const numbers = a.map((_, i) => String(i + 1));
+  const numbers = a.map((_, i) => String(i));
   if (!axis || axis.size !== a.length) return [axis?.name ?? "term", numbers];
   if (axis.name === "class" || axis.name === "vocab") return [axis.name === "class" ? "class" : "token", a.map((_, i) => nameOf(step.trace, { ...node!, axes: [axis] } as TraceNode, i))];
   const names = axisLabels(step.trace, axis);

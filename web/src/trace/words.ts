@@ -47,7 +47,7 @@ export function wordsOf(stream: Stream, scores: readonly number[] | undefined, u
 export function nameOf(word: Word, all: readonly Word[]): string {
   const others = all.filter((one) => one.text === word.text && one !== word);
   const which = [
-    ...(others.some((one) => one.stream === word.stream) ? [`word ${word.index + 1}`] : []), ...(all.some((one) => one.stream !== word.stream) ? [word.stream] : []),
+    ...(others.some((one) => one.stream === word.stream) ? [`word ${word.index}`] : []), ...(all.some((one) => one.stream !== word.stream) ? [word.stream] : []),
   ].join(", ");
   return which ? `${word.text} (${which})` : word.text;
 }

@@ -31,7 +31,7 @@ export function HeadPicker({ heads, head }: { heads: number; head: number }) {
     <div class="heads" role="group" aria-label="Head">
       <span class="small">Head</span>
       {Array.from({ length: heads }, (_, h) => (
-        <button key={h} type="button" class="quiet" aria-pressed={h === head} onClick={() => setParams({ head: h })}>{h + 1}</button>
+        <button key={h} type="button" class="quiet" aria-pressed={h === head} onClick={() => setParams({ head: h })}>{h}</button>
       ))}
     </div>
   );

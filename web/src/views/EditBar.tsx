@@ -107,7 +107,7 @@ function largest(effects: readonly Effect[], trace: Manifest): string {
   const by = ({ difference_before, difference_after }: Effect) => difference_after - difference_before;
   const effect = [...effects].sort((a, b) => Math.abs(by(b)) - Math.abs(by(a)))[0];
   if (!effect) return "";
-  const at = effect.position === null ? "" : `${isMasked(trace) ? "at" : "after"} position ${effect.position + 1}, `;
+  const at = effect.position === null ? "" : `${isMasked(trace) ? "at" : "after"} position ${effect.position}, `;
   return `${at}logit of “${visible(effect.target)}” minus “${visible(effect.contrast)}” ${signed(effect.difference_before, 2)} → ${signed(effect.difference_after, 2)}`;
 }
 
@@ -136,7 +136,7 @@ function EditForm() {
         <button type="submit">Apply</button>
         <p class="note">
           A step, a part of it, and =0, =NUMBER, *NUMBER, =mean, =blocked, =skip, =B or =B[PART], as in encoder.0.state[token:1]=B[token:2].
-          Indices count from 0 here and from 1 in titles: head:1 is head 2.
+          Indices count from 0, as in titles.
         </p>
       </form>
     </details>

@@ -201,8 +201,8 @@ function ColumnLabels({ cols, width, labels, chosen }: { cols: number; width: nu
   const every = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((step) => step * width >= 34) ?? 2000;
   return (
     <div class="matrix-ticks" style={{ width: `${cols * width}px` }}>
-      {Array.from({ length: Math.floor(cols / every) + Number(every > 1) }, (_, i) => (every > 1 ? i * every || 1 : i + 1)).map((at) => (
-        <span key={at} style={{ left: `${(at - 1) * width}px` }}>{at}</span>
+      {Array.from({ length: Math.ceil(cols / every) }, (_, i) => i * every).map((at) => (
+        <span key={at} style={{ left: `${at * width}px` }}>{at}</span>
       ))}
     </div>
   );
@@ -213,7 +213,7 @@ function RowLabels({ rows, height, labels, chosen }: { rows: number; height: num
     <div class="matrix-rows">
       {Array.from({ length: rows }, (_, i) => (
         <span key={i} class={i === chosen ? "lit" : ""} style={{ height: `${height}px`, lineHeight: `${height}px` }}>
-          <bdi>{labels ? visible(labels[i]) : rows > 1 ? i + 1 : ""}</bdi>
+          <bdi>{labels ? visible(labels[i]) : rows > 1 ? i : ""}</bdi>
         </span>
       ))}
     </div>

@@ -65,7 +65,7 @@ export function NumberGrid(props: NumberGridProps) {
           <tr>
             <td />
             {Array.from({ length: shownCols }, (_, c) => (
-              <th key={c} scope="col"><bdi>{colLabels ? visible(colLabels[left + c]) : left + c + 1}</bdi></th>
+              <th key={c} scope="col"><bdi>{colLabels ? visible(colLabels[left + c]) : left + c}</bdi></th>
             ))}
           </tr>
         </thead>
@@ -73,7 +73,7 @@ export function NumberGrid(props: NumberGridProps) {
           {Array.from({ length: shownRows }, (_, r) => (
             <tr key={r} aria-rowindex={top + r + 1}>
               {rows > 1 || rowLabels
-                ? <th scope="row"><bdi>{rowLabels ? visible(rowLabels[top + r]) : top + r + 1}</bdi></th>
+                ? <th scope="row"><bdi>{rowLabels ? visible(rowLabels[top + r]) : top + r}</bdi></th>
                 : <td class="numbers-none" />}
               {Array.from({ length: shownCols }, (_, c) => {
                 const [row, col] = [top + r, left + c];

@@ -19,7 +19,7 @@ from glassformer.explain.subject import CheckpointInfo, weight_folders
 from glassformer.explain.watch.log import GrowingLog, spread, thinned
 from glassformer.report.findings import diagnose
 from glassformer.report.run_record import RunRecord
-from glassformer.runs.folder import GO_ON, Control, ControlFile, RunFolder, is_locked
+from glassformer.runs.folder import GO_ON, PAUSE, Control, ControlFile, RunFolder, is_locked
 from glassformer.runs.records import DataRecord, StepMetrics
 
 TrainingState: TypeAlias = Literal["waiting", "running", "paused", "finished", "stopped", "gone"]

@@ -99,12 +99,12 @@ function Reading({ grid, mask, rows, cols, row, verb, difference }: ReadingProps
   const still = difference && keys.every((col) => at(grid, row, col) === 0);
   /** Adds the index to tokens that occur more than once. */
   const name = ({ text, index }: Label) =>
-    cols.some((label) => label.text === text && label.index !== index) ? `${text} · ${index + 1}` : text;
+    cols.some((label) => label.text === text && label.index !== index) ? `${text} · ${index}` : text;
   return (
     <div class="attention-reading">
-      <h3>Row {row + 1}, <bdi class="quoted">{rows[row]!.text}</bdi>, {still ? "does not change" : verb}</h3>
+      <h3>Row {row}, <bdi class="quoted">{rows[row]!.text}</bdi>, {still ? "does not change" : verb}</h3>
       {!still && <Bars
-        label={difference ? `Largest changes of row ${row + 1}` : `Largest weights of row ${row + 1}`} limit={limit} signs={difference}
+        label={difference ? `Largest changes of row ${row}` : `Largest weights of row ${row}`} limit={limit} signs={difference}
         bars={keys.slice(0, 5).map((col) => {
           const value = at(grid, row, col);
           return { key: col, label: name(cols[col]!), value, text: difference ? points(value) : undefined };

@@ -51,11 +51,11 @@ export function HeadGrid(props: HeadGridProps) {
     return (
       <button
         key={`${layer.weights}:${head}`} type="button" class="head-button" aria-pressed={isChosen(entry)} tabIndex={isChosen(entry) ? 0 : -1}
-        aria-label={`Layer ${layer.layer + 1}, head ${head + 1}, ${ranked ? `${sort} ${measured}` : `${difference ? "changes" : "weights"} ${largest}`}`}
+        aria-label={`Layer ${layer.layer}, head ${head}, ${ranked ? `${sort} ${measured}` : `${difference ? "changes" : "weights"} ${largest}`}`}
         data-head={`${layer.weights}:${head}`} data-score={score ?? ""} onClick={() => choose(entry)}
       >
         <Thumb grid={grid} mask={mask} scale={difference ? "signed" : "sequential"} width={width} height={thumbHeight(width, grid.rows, grid.cols)} />
-        <span class="head-caption"><span>{ranked ? `${layer.layer + 1}·${head + 1}` : head + 1}</span><span>{measured}</span></span>
+        <span class="head-caption"><span>{ranked ? `${layer.layer}·${head}` : head}</span><span>{measured}</span></span>
       </button>
     );
   };
@@ -64,7 +64,7 @@ export function HeadGrid(props: HeadGridProps) {
     <div class={ranked ? "head-grid head-grid-ranked" : "head-grid"} role="group" aria-label={`${group.title}: heads`} {...arrows}>
       {ranked ? entries.map(button) : group.layers.map((layer) => (
         <div class="head-row" key={layer.weights}>
-          <span class="head-layer">Layer {layer.layer + 1}</span>
+          <span class="head-layer">Layer {layer.layer}</span>
           {props.layers.has(layer.weights)
             ? entries.filter((entry) => entry.layer.weights === layer.weights).map(button)
             : Array.from({ length: layer.nHeads }, (_, head) => <span key={head} class="head-blank" style={blank} />)}

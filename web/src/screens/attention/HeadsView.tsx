@@ -22,7 +22,7 @@ export function HeadsView({ manifest, view, onNextKind }: { manifest: Manifest; 
   const grid = useMemo(() => values && headOf(values.weights, head), [values, head]);
   const mask = useMemo(() => (values ? maskOfHead(manifest, layer.weights, head, values.mask) : null), [values, head, manifest]);
   const measures = measuresOf(group === cross, difference);
-  const title = `${group.title}, layer ${layer.layer + 1}, head ${head + 1}`;
+  const title = `${group.title}, layer ${layer.layer}, head ${head}`;
   const own = group.queries === group.keys;
   return (
     <>

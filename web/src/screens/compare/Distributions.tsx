@@ -26,8 +26,8 @@ export function Distributions({ a, b, position }: { a: Manifest; b: Manifest; po
       <h2>{classes ? "Probabilities" : isMasked(a) ? "Token probabilities" : "Next-token probabilities"}</h2>
       {!classes && to > from && (
         <label class="slider">
-          {at === other ? `Position ${at + 1}` : `Position ${at + 1} of A, ${other + 1} of B`}
-          <input type="range" min={from} max={to} value={at} aria-valuetext={`${at + 1}`} onInput={(event) => setParams({ position: a.predictions[Number(event.currentTarget.value)]!.position })} />
+          {at === other ? `Position ${at}` : `Position ${at} of A, ${other} of B`}
+          <input type="range" min={from} max={to} value={at} aria-valuetext={`${at}`} onInput={(event) => setParams({ position: a.predictions[Number(event.currentTarget.value)]!.position })} />
         </label>
       )}
       <div class="compare-sides">

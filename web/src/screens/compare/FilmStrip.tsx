@@ -68,7 +68,7 @@ export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: Fil
   };
   return (
     <section>
-      <h2>{`${view.group.title}, layer ${layer + 1}, head ${view.head + 1}, through training`}</h2>
+      <h2>{`${view.group.title}, layer ${layer}, head ${view.head}, through training`}</h2>
       <ol class="film">
         {checkpoints.map((one) => {
           const frame = frames?.get(one.name);

@@ -17,7 +17,7 @@ export function BlockPicker({ view: { groups, layer, head } }: { view: View }) {
         Layer{" "}
         <select value={layer.weights} onChange={(event) => setParams({ node: event.currentTarget.value, layer: null })}>
           {groups.flatMap(({ title, layers }) =>
-            layers.map((one) => <option key={one.weights} value={one.weights}>{`${title}, layer ${one.layer + 1}`}</option>))}
+            layers.map((one) => <option key={one.weights} value={one.weights}>{`${title}, layer ${one.layer}`}</option>))}
         </select>
       </label>
       <HeadPicker heads={layer.nHeads} head={head} />
@@ -41,7 +41,7 @@ export function HeadPair({ a, b, view }: { a: Manifest; b: Manifest; view: View 
     <div>
       <h3>{title}</h3>
       <Matrix
-        node={weights} slice={`head:${head}${scale === "signed" ? ";difference" : ""}`} label={`${group.title}, layer ${layer.layer + 1}, head ${head + 1}, ${title}`}
+        node={weights} slice={`head:${head}${scale === "signed" ? ";difference" : ""}`} label={`${group.title}, layer ${layer.layer}, head ${head}, ${title}`}
         value={toTensorValue(grid)} mask={mask && toTensorValue(mask)} scale={scale} limit={scale === "signed" ? undefined : limit}
         rowLabels={rowLabelsOf(of, group.queries).map((label) => label.text)} colLabels={labelsOf(of, group.keys).map((label) => label.text)}
         cell={[cell.row ?? 0, cell.col ?? 0]} onSelect={(r, c) => setParams({ cell: `${r},${c}` })} numbers="toggle"

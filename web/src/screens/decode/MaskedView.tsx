@@ -35,7 +35,7 @@ export function MaskedView({ manifest }: { manifest: Manifest }) {
       <OutputTokens manifest={manifest} index={index} label="Text" onStep={goTo} />
       <section aria-labelledby="masked-title">
         <h2 id="masked-title">
-          {masked ? "Masked token" : "Token"} {at + 1} of {streams[0]!.pieces.length}{!masked && <>: <bdi>{visible(streams[0]!.pieces[at])}</bdi></>}
+          {masked ? "Masked token" : "Token"} {at} of {streams[0]!.pieces.length}{!masked && <>: <bdi>{visible(streams[0]!.pieces[at])}</bdi></>}
         </h2>
         <p aria-live="polite" data-role="probability" data-value={Math.exp((actual ?? top[0])?.log_prob ?? NaN)}>
           {actual

@@ -73,10 +73,10 @@ function Attention({ block, sizes }: { block: Block; sizes: Sizes }) {
 function Head({ weights, head, width }: { weights: TraceNode; head: number; width: number }) {
   return (
     <span class="flow-head">
-      <a {...stepLink(weights, head)} {...useMark(weights.id, head)} aria-label={`Attention weights, head ${head + 1}`}>
+      <a {...stepLink(weights, head)} {...useMark(weights.id, head)} aria-label={`Attention weights, head ${head}`}>
         <MiniHeatMap node={weights} head={head} width={width} height={width} />
       </a>
-      <Switch edit={headOff(weights.id, head)} label={`${nodeLocation(weights)}, head ${head + 1}`} />
+      <Switch edit={headOff(weights.id, head)} label={`${nodeLocation(weights)}, head ${head}`} />
     </span>
   );
 }

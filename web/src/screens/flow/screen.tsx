@@ -76,7 +76,7 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
       {begin && <StreamState node={begin} sizes={sizes} label="start of the residual stream" />}
       {blocks.map((block, i) => (
         <div key={block.key} class={blocks[i - 1]?.layer === block.layer ? undefined : "flow-layer"}>
-          {blocks[i - 1]?.layer !== block.layer && <div class="flow-row"><div class="flow-line" /><h3>Layer {block.layer + 1} <Switch edit={layerOff(column.stack, block.layer)} label={`${heading} layer ${block.layer + 1}`} /></h3></div>}
+          {blocks[i - 1]?.layer !== block.layer && <div class="flow-row"><div class="flow-line" /><h3>Layer {block.layer} <Switch edit={layerOff(column.stack, block.layer)} label={`${heading} layer ${block.layer}`} /></h3></div>}
           <BlockRow block={block} sizes={sizes} />
         </div>
       ))}

@@ -55,7 +55,7 @@ export function UpdateSection({ before, after, learned }: { before: Manifest; af
 }
 
 const Index = ({ label, value, size, onChange }: { label: string; value: number; size: number; onChange: (value: number) => void }) => (
-  <label>{label} <input type="number" min={1} max={size} value={value + 1} onChange={({ currentTarget }) => onChange(Math.max(0, Math.min(size, Number(currentTarget.value)) - 1))} /></label>
+  <label>{label} <input type="number" min={0} max={size - 1} value={value} onChange={({ currentTarget }) => onChange(Math.max(0, Math.min(size - 1, Number(currentTarget.value))))} /></label>
 );
 
 /** What the step changed of a parameter. */

@@ -56,7 +56,7 @@ function EditForm({ node, cell }: Omit<StepEditsProps, "trace">) {
       </select>
       {numeric && <input aria-label="Number" type="number" step="any" min={-1e4} max={1e4} required value={number} onInput={(event) => setNumber(event.currentTarget.value)} />}
       <button type="submit">Apply</button>
-      <code title={`${axisNames(node.axes.at(-1)!.name)[0]} ${cell.col + 1}`}>{edit}</code>
+      <code title={`${axisNames(node.axes.at(-1)!.name)[0]} ${cell.col}`}>{edit}</code>
     </form>
   );
 }

@@ -60,7 +60,7 @@ async function choose(context: Context): Promise<Looked | null> {
 }
 
 const placeOf = ({ group, step, head }: Looked) =>
-  `${group.title.toLowerCase()}, layer ${group.layers.findIndex(({ weights }) => weights === step) + 1}, head ${head + 1}`;
+  `${group.title.toLowerCase()}, layer ${group.layers.findIndex(({ weights }) => weights === step)}, head ${head}`;
 
 /** Which token does a row attend to? */
 export async function attend(context: Context): Promise<TourStep | null> {
@@ -78,10 +78,10 @@ export async function attend(context: Context): Promise<TourStep | null> {
   return {
     title: written ? "Where does this token come from?" : "Which token does it attend to?",
     question: written
-      ? `While it computes “${written}” (row ${row + 1}), the model attends to ${group.kind === "cross" ? "the source tokens" : "the tokens so far"}: each gets a weight. In ${placeOf(found)}, which gets the largest?`
-      : `In ${placeOf(found)}, every token attends to all tokens: each gets a weight. Which gets the largest from “${name}” (token ${row + 1})?`,
+      ? `While it computes “${written}” (row ${row}), the model attends to ${group.kind === "cross" ? "the source tokens" : "the tokens so far"}: each gets a weight. In ${placeOf(found)}, which gets the largest?`
+      : `In ${placeOf(found)}, every token attends to all tokens: each gets a weight. Which gets the largest from “${name}” (token ${row})?`,
     options: tokenNames(keys, options),
-    todo: `Select “${name}”, row ${row + 1}, in the left column of the lines.`,
+    todo: `Select “${name}”, row ${row}, in the left column of the lines.`,
     control: `.arcs-query li:nth-child(${row + 1}) button`,
     open: () => context.open("attention", { node: step, head }),
     doIt: () => setParams({ cell: `${row},${best}` }),
@@ -101,10 +101,10 @@ function blockStep(context: Context, { step, head, key, effect }: BlockedKey, ro
   const group = context.groups.find(({ layers }) => layers.some(({ weights }) => weights === step))!;
   const name = tokenNames(trace.streams.find((one) => one.name === group.keys)!.pieces, [key])[0]!;
   const [edit = ""] = effect.edits;
-  const layer = group.layers.findIndex(({ weights }) => weights === step) + 1;
+  const layer = group.layers.findIndex(({ weights }) => weights === step);
   return {
     title,
-    question: `${begins} Head ${head + 1} of layer ${layer} may no longer attend to ${name}: the key is blocked, its weight becomes 0. ${classifier ? "What does the model predict?" : "How many predictions change?"}`,
+    question: `${begins} Head ${head} of layer ${layer} may no longer attend to ${name}: the key is blocked, its weight becomes 0. ${classifier ? "What does the model predict?" : "How many predictions change?"}`,
     options: classifier ? ["The same class, hardly less certain", "The same class, less certain", "Another class"] : ["None", "One", "Several"],
     todo: `Press “Block the key ${name}”.`,
     control: '.edit-tools button[title="Key b"]',

@@ -51,7 +51,7 @@ export function optionsOf(right: number, all: readonly number[], count = 4): num
 
 /** The names of some tokens, with their number where the text has the token more than once. */
 export function tokenNames(pieces: readonly string[], indices: readonly number[]): string[] {
-  return indices.map((i) => visible(pieces[i]) + (pieces.filter((one) => one === pieces[i]).length > 1 ? ` (token ${i + 1})` : ""));
+  return indices.map((i) => visible(pieces[i]) + (pieces.filter((one) => one === pieces[i]).length > 1 ? ` (token ${i})` : ""));
 }
 
 /** Number of tokens at the beginning that two lists share. */

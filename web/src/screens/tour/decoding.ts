@@ -221,7 +221,7 @@ export async function fillIn(context: Context): Promise<TourStep | null> {
   const elsewhere = trace.predictions.find(({ position }) => position !== at)?.position ?? null;
   return {
     title: "How certain is it?",
-    question: `At [MASK] (token ${at + 1}) the model gives every token of its vocabulary a probability. How probable is its first choice?`,
+    question: `At [MASK] (token ${at}) the model gives every token of its vocabulary a probability. How probable is its first choice?`,
     options: ["Below 20%", "20% to 80%", "Above 80%"],
     todo: "Select this [MASK] in the text.",
     control: `main .written [data-token="${at}"]`,

@@ -39,7 +39,7 @@ export function ContributionsView({ trace }: { trace: Manifest }) {
             {numeric
               ? `${capital(value.target)} minus ${value.contrast}`
               : <>Logit of <b><bdi>{visible(value.target)}</bdi></b> minus that of <b><bdi>{visible(value.contrast)}</bdi></b></>}
-            {value.position === null ? "" : `, after position ${position + 1}`}: <b>{signed(value.difference, digits)}</b>.
+            {value.position === null ? "" : `, after position ${position}`}: <b>{signed(value.difference, digits)}</b>.
             The parts sum to it within {tiny(Math.abs(value.error))}.
           </p>
           <Scroll class="sweep-scroll" label="Contributions">
@@ -75,11 +75,11 @@ function SignedBar({ share }: { share: number }) {
   return <span class="bar-track term-signed" aria-hidden="true"><span class={share < 0 ? "bar-fill minus" : "bar-fill plus"} style={{ width: `${Math.min(1, Math.abs(share)) * 50}%` }} /></span>;
 }
 
-/** "Decoder layer 1, self-attention, head 3", "Decoder layer 1, self-attention, output projection: bias". */
+/** "Decoder layer 0, self-attention, head 2", "Decoder layer 0, self-attention, output projection: bias". */
 function partName({ name }: Contribution, { nodes }: Manifest): string {
   const [, block, head] = /^((?:encoder|decoder)\.\d+\.(?:self|cross|ff))(?:\.head(\d+))?$/.exec(name) ?? [];
   const of = block && nodes.find(({ id }) => id.startsWith(`${block}.`));
-  if (of) return `${nodeLocation(of)}${head === undefined ? "" : `, head ${Number(head) + 1}`}`;
+  if (of) return `${nodeLocation(of)}${head === undefined ? "" : `, head ${head}`}`;
   const id = name.replace(/^edit of /, "");
   const node = nodes.find((one) => one.id === id || Object.values(one.params).includes(id));
   if (!node) return name;

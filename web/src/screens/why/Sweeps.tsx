@@ -57,7 +57,7 @@ export function PartsView({ trace }: { trace: Manifest }) {
             {value.parts.map((part) => (
               <tr key={`${part.step}/${part.head}`} class={part.kind === "head" ? "" : "sweep-block"} data-part={part.off.edits.join(" ")} data-change={part.off.change}>
                 <th scope="row">
-                  <Try edits={part.off.edits} words={part.kind === "head" ? `${nodeLocation(node(part.step))}, head ${part.head! + 1}` : part.kind === "heads" ? "all of these heads" : nodeLocation(node(part.step))} />
+                  <Try edits={part.off.edits} words={part.kind === "head" ? `${nodeLocation(node(part.step))}, head ${part.head}` : part.kind === "heads" ? "all of these heads" : nodeLocation(node(part.step))} />
                 </th>
                 <EffectCells effect={part.off} numeric={numeric} />
                 {part.alone ? <EffectCells effect={part.alone} numeric={numeric} /> : <td colSpan={2} />}
@@ -91,8 +91,8 @@ function PartsMaps({ parts, node }: { parts: readonly Part[]; node: (step: strin
             <h3>{capital(kind)}</h3>
             <Matrix
               node={`parts/${kind}`} value={{ shape: [layers.length, columns.length], dtype: "f32", data }} scale="signed" limit={limit} numbers="toggle"
-              label={`Change without each part, ${kind}`} rowLabels={layers.map((layer) => `layer ${layer + 1}`)}
-              colLabels={columns.map((head) => (head < 0 ? (columns.length > 1 ? "all" : "block") : `head ${head + 1}`))}
+              label={`Change without each part, ${kind}`} rowLabels={layers.map((layer) => `layer ${layer}`)}
+              colLabels={columns.map((head) => (head < 0 ? (columns.length > 1 ? "all" : "block") : `head ${head}`))}
             />
           </section>
         );
@@ -184,7 +184,7 @@ export function StatesView({ trace }: { trace: Manifest }) {
         <>
           <p data-role="states">
             <b><bdi>{visible(value.answer)}</bdi></b> here, <b><bdi>{visible(value.other_answer)}</bdi></b> in the second text
-            {value.position === null ? "" : `, ${isMasked(trace) ? "at" : "after"} position ${value.position + 1}`}
+            {value.position === null ? "" : `, ${isMasked(trace) ? "at" : "after"} position ${value.position}`}
             {numeric ? "" : `: logit difference ${signed(value.difference, 2)} and ${signed(value.other_difference, 2)}`}.
           </p>
           {value.grids.map((grid) => <StatesMaps key={grid.stream} grid={grid} trace={trace} />)}
@@ -236,8 +236,8 @@ const toMask = (rows: readonly StateRow[], name: "noising" | "denoising") => ({
   shape: [rows.length, rows[0]!.noising.length], dtype: "u8" as const, data: Uint8Array.from(rows.flatMap((row) => row[name].map((share) => Number(share !== null)))),
 });
 
-/** "encoder.0.state": "layer 1". */
-const stateName = (state: string) => (/\d+/.test(state) ? `layer ${Number(/\d+/.exec(state)![0]) + 1}` : "embedding");
+/** "encoder.0.state": "layer 0". */
+const stateName = (state: string) => (/\d+/.test(state) ? `layer ${/\d+/.exec(state)![0]}` : "embedding");
 
 /** The effect of the edits in every checkpoint. */
 export function CheckpointsView() {
