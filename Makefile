@@ -95,16 +95,12 @@ bench-peers: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.speed.install
 
 web: web/node_modules/.installed $(VENV)/.installed
-	$(BIN)/python -m glassformer.explain.page.typescript sites > web/src/sites.ts
-	$(BIN)/python -m glassformer.explain.page.typescript types > web/src/types.ts
-	$(BIN)/python -m glassformer.explain.page.typescript fields > web/src/fields.ts
+	$(BIN)/python -m glassformer.explain.page.typescript > web/src/types.ts
 	$(BIN)/python web/terms.py > web/src/terms.ts
 	cd web && npm run --silent build
 
 web-check: web/node_modules/.installed $(VENV)/.installed-test
-	$(BIN)/python -m glassformer.explain.page.typescript sites | diff - web/src/sites.ts
-	$(BIN)/python -m glassformer.explain.page.typescript types | diff - web/src/types.ts
-	$(BIN)/python -m glassformer.explain.page.typescript fields | diff - web/src/fields.ts
+	$(BIN)/python -m glassformer.explain.page.typescript | diff - web/src/types.ts
 	$(BIN)/python web/terms.py | diff - web/src/terms.ts
 	cd web && npm run --silent check && npm run --silent test && npm run --silent build -- --outdir=../build/web
 	diff -r build/web src/glassformer/explain/page/static

@@ -27,7 +27,7 @@ from glassformer.explain.page.typescript import INTERFACES, NOT_SENT, REQUESTS, 
 from glassformer.explain.streams import Stream, StreamName
 
 NAMES = {"AxisName": set(AXES), "StreamName": set(get_args(StreamName))}
-PLAIN = {str: str, int: int, float: (int, float), bool: bool, NoneType: NoneType}
+PLAIN = {str: str, int: int, float: (int, float), bool: bool, NoneType: NoneType, Any: object}
 
 
 def wrong(value: Any, hint: Any, path: str = "") -> Iterator[str]:

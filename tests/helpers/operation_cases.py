@@ -2,7 +2,8 @@
 
     python -m tests.helpers.operation_cases > web/test/operations.json
 
-writes the numbers for the page's own tests: every operation and every gradient, which is autograd's.
+writes the numbers for the page's own tests: every operation and every gradient, which is autograd's; and the table of
+operations and of steps.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from glassformer.explain.capture.sites import SITES
+from glassformer.explain.page.manifest import operations_json
 from glassformer.nn.embeddings import sinusoidal
 from glassformer.nn.operations import OPERATIONS
 
@@ -129,4 +132,5 @@ if __name__ == "__main__":
         {"op": op, "attrs": attrs, "arguments": {k: _stored(v) for k, v in arguments.items()}, "expected": _stored(y)}
         for op, arguments, attrs, y in with_gradients()
     ]
-    json.dump(written, sys.stdout, separators=(",", ":"))
+    sites = {name: [site.op, *site.axes] for name, site in SITES.items() if site.op != "input"}
+    json.dump({"rows": operations_json(), "sites": sites, "cases": written}, sys.stdout, separators=(",", ":"))

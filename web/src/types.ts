@@ -18,6 +18,9 @@ export type AxisName =
   | "out" // rows of a weight
   | "in"; // columns of a weight
 
+/** An expression: a name, a number, or a word with its arguments. */
+export type Tree = string | number | [string, ...Tree[]];
+
 /** All that the page needs to know of one forward pass. Tensors are fetched one at a time, by node or parameter id. */
 export interface Manifest {
   format: "glassformer-trace-1";
@@ -32,17 +35,17 @@ export interface Manifest {
   /** Of a classifier the one that was fitted on the validation texts; null where none was, or to other weights. */
   temperature: number | null;
   /** The member of an ensemble that is traced, and the answer of all. null: a single model. */
-  together: EnsembleMember | null;
+  together: { size: number; member: number; answer: Answer } | null;
   /** In order of computation, with an answer to learn up to its loss. */
   nodes: TraceNode[];
   /** Those of the loss, of steps and parameters, in order of computation: from the loss to the first step. Empty without an answer to learn. */
   gradients: TraceNode[];
-  params: Record<string, Param>;
+  params: Record<string, { axes: Axis[] }>;
   predictions: Prediction[];
   decode: DecodeLog;
-  generation: GenerationInfo;
-  checks: Check[];
-  omitted: Omitted[];
+  generation: { first: number; n_fixed: number; suppressed: number[]; masked: number[] | null };
+  checks: { name: string; value: number; ok: boolean; meaning: string }[];
+  omitted: { what: string; why: string }[];
   /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
   warnings: string[];
   /** Why "edits", and so sweeps, "contributions" or "learn" are refused for this text, a sentence each. */
@@ -60,14 +63,10 @@ export interface ModelInfo {
   family: "encoder" | "encoder-decoder" | "decoder";
   /** The folder's name, not its path. */
   run: string;
-  recipe: string;
   /** "model" (the best) or "step-00001000". */
   checkpoint: string;
   step: number | null;
-  sha256: string | null;
   n_params: number;
-  /** Number of models in the ensemble; 1: a single model. */
-  ensemble_size: number;
   n_layers: number;
   n_decoder_layers: number;
   d_model: number;
@@ -77,10 +76,15 @@ export interface ModelInfo {
   pre_norm: boolean;
   vocab_size: number;
   label_names: string[] | null;
+<<<<<<< HEAD
   special_ids: Record<"pad" | "unk" | "bos" | "eos" | "mask", number>;
   /** Precision of all numbers of an explanation; `predict` may answer in another one. */
   precision: string;
   versions: Record<string, string>;
+=======
+  tokenizer: string;
+  special_ids: { pad: number; unk: number; bos: number; eos: number; mask: number };
+>>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 }
 
 /** One text to explain. */
@@ -156,6 +160,7 @@ export interface Answer {
 export interface Labels {
   /** Its index. */
   shown: number;
+<<<<<<< HEAD
   each: LabelChoice[];
 }
 
@@ -179,6 +184,9 @@ export interface EnsembleMember {
   member: number;
   /** Answer of all models together; the answer of an explanation is that of this member. */
   answer: Answer;
+=======
+  each: { name: string; probability: number; threshold: number | null; word: string | null }[];
+>>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 }
 
 /** A step of the forward pass, without its values. */
@@ -226,11 +234,6 @@ export interface SourceLine {
   code: string;
 }
 
-/** A parameter that some node uses. */
-export interface Param {
-  axes: Axis[];
-}
-
 /** The prediction at one position, or for a whole text. */
 export interface Prediction {
   /** null: for the whole text, by a classifier. */
@@ -239,7 +242,7 @@ export interface Prediction {
   /** At most 50, best first; all classes, for a classifier. */
   top: Candidate[];
   /** The token that actually follows. */
-  actual: NextToken | null;
+  actual: Candidate & { rank: number } | null;
 }
 
 /** A class or token with its logit and log-probability (nats). */
@@ -251,12 +254,6 @@ export interface Candidate {
   log_prob: number;
 }
 
-/** The token that actually follows. */
-export interface NextToken extends Candidate {
-  /** Number of tokens with a larger logit. */
-  rank: number;
-}
-
 /** How the target was decoded. */
 export interface DecodeLog {
   /** given: the target was part of the request; none: a classifier. */
@@ -264,7 +261,16 @@ export interface DecodeLog {
   /** Settings of decoding. */
   settings: DecodeSettings;
   /** Best first: the `n_best` results, then the other finished hypotheses of a beam search. */
-  hypotheses: Hypothesis[];
+  hypotheses: {
+    ids: number[];
+    pieces: string[];
+    text: string;
+    score: number;
+    log_prob: number;
+    finished: boolean;
+    /** Step, and index among the candidates of that step, of its last candidate. */
+    end: [number, number] | null;
+  }[];
   /** The candidates of each step of a beam search, best first. */
   steps: BeamCandidate[][];
   /** Ids of the forced prefix. */
@@ -277,8 +283,6 @@ export interface DecodeSettings {
   beam_size: number;
   /** Exponent of the length by which scores are divided. */
   length_penalty: number;
-  /** Number of hypotheses returned per input. */
-  n_best: number;
   /** Maximum number of generated tokens. */
   max_new_tokens: number;
   /** Sample instead of beam search (a language model always samples). */
@@ -293,18 +297,6 @@ export interface DecodeSettings {
   min_p: number;
   /** Seed of sampling; the text for a prompt does not depend on the other prompts. */
   decode_seed: number;
-}
-
-/** One decoded text. */
-export interface Hypothesis {
-  ids: number[];
-  pieces: string[];
-  text: string;
-  score: number;
-  log_prob: number;
-  finished: boolean;
-  /** Step, and index among the candidates of that step, of its last candidate. */
-  end: [number, number] | null;
 }
 
 /** One extension of one hypothesis. */
@@ -324,40 +316,25 @@ export interface BeamCandidate {
   finished: boolean;
 }
 
-/** Where generated tokens begin, and which tokens are never generated. */
-export interface GenerationInfo {
-  /** Position before the first generated token, or, for a given translation, before its first token; 0 for a classifier. */
-  first: number;
-  /** Number of tokens of the last stream that no prefix can change: [BOS], or the prompt. */
-  n_fixed: number;
-  /** Ids that are never generated. */
-  suppressed: number[];
-  /** Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class. */
-  masked: number[] | null;
-}
-
-/** A comparison of two ways to compute a value: their largest difference and its tolerance. */
-export interface Check {
-  name: string;
-  value: number;
-  tolerance: number;
-  ok: boolean;
-  /** One sentence. */
-  meaning: string;
-}
-
-/** Something that is not shown, and the reason, one sentence each. */
-export interface Omitted {
-  what: string;
-  why: string;
-}
-
 /** The result of edits on one explanation. */
 export interface WhatIf {
   /** The edits, as text. */
   edits: string[];
   /** The steps that they edit, in the order of application. */
-  applied: AppliedEdit[];
+  applied: {
+    /** Index into `WhatIf.edits`. */
+    edit: number;
+    /** Id of the step. */
+    step: string;
+    /** Part of the step by axis names; all of it if empty. */
+    slice: string;
+    /** As in `KINDS`. Weights that follow blocked scores are "set" to 0. */
+    kind: "set" | "scale" | "B" | "mean" | "blocked" | "skip";
+    /** The number of "set" and "scale". */
+    number: number;
+    /** The step whose values are used: of "skip" the state before the layer, else the step itself. */
+    source: string;
+  }[];
   /** Edits that changed no number. */
   unchanged: string[];
   /** The class, or the text that was decoded, without edits. */
@@ -370,22 +347,6 @@ export interface WhatIf {
   same: string[];
   /** What changes at each position that is predicted. */
   effects: Effect[];
-}
-
-/** An edit of one step, as it was applied; aliases and wildcards are resolved. */
-export interface AppliedEdit {
-  /** Index into `WhatIf.edits`. */
-  edit: number;
-  /** Id of the step. */
-  step: string;
-  /** Part of the step by axis names; all of it if empty. */
-  slice: string;
-  /** As in `KINDS`. Weights that follow blocked scores are "set" to 0. */
-  kind: "set" | "scale" | "B" | "mean" | "blocked" | "skip";
-  /** The number of "set" and "scale". */
-  number: number;
-  /** The step whose values are used: of "skip" the state before the layer, else the step itself. */
-  source: string;
 }
 
 /** What edits change in one prediction. */
@@ -408,10 +369,6 @@ export interface Effect {
   log_prob_before: number;
   /** The same with edits. */
   log_prob_after: number;
-  /** Number of classes or tokens with a larger logit than the target, with edits. */
-  rank_after: number;
-  /** Kullback–Leibler divergence of the distribution with edits from that without, in nats. */
-  kl: number;
 }
 
 /** What is learned and how, and what the steps taken changed. */
@@ -451,7 +408,7 @@ export interface ParameterGroup {
 /** What some steps of learning changed. */
 export interface Learned {
   /** The steps taken. */
-  steps: StepTaken[];
+  steps: { loss: number; grad_norm: number; clipped: number; right: boolean }[];
   /** The loss after them, in nats per label, or as a squared error. */
   loss: number;
   /** Whether after them every label is the most probable one, or the number within 0.1 standard deviations. */
@@ -460,18 +417,6 @@ export interface Learned {
   moved: Record<string, number>;
   /** Texts whose answers were not learned. */
   others: OtherText[];
-}
-
-/** One step of the optimizer on the answer. */
-export interface StepTaken {
-  /** The loss before the step, in nats per label, or as a squared error. */
-  loss: number;
-  /** The norm of all gradients together, before clipping. */
-  grad_norm: number;
-  /** The factor that clipping multiplies them by, 1 for none. */
-  clipped: number;
-  /** Whether before the step every label was the most probable one, or the number within 0.1 standard deviations. */
-  right: boolean;
 }
 
 /** A text that the run was evaluated on and that is not learned here: learning one may be forgetting another. */
@@ -492,28 +437,51 @@ export interface RunInfo {
   /** Example texts, from the evaluation of the run where it has been evaluated. */
   examples: string[];
   /** Oldest first, "model" last. */
-  checkpoints: CheckpointInfo[];
+  checkpoints: { name: string; step: number | null }[];
   defaults: DecodeSettings;
+<<<<<<< HEAD
   /** Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text. */
   limits: Record<"full" | "layered" | "max_traces" | "max_text_bytes", number>;
   learn: LearnDefaults;
+=======
+  limits: { full: number; max_text_bytes: number };
+  learn: LearnDefaults;
+  /** The table of operations and gradients, by which the page computes a step again and writes its formula. */
+  operations: Record<string, Row>;
+  version: string;
+>>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
   /** Requests given on the command line: none, one text, or two to compare. Only the server sends it. */
   start?: TraceRequest[];
 }
 
+<<<<<<< HEAD
 /** A saved set of weights, and its training step. */
 export interface CheckpointInfo {
   name: string;
   step: number | null;
 }
 
+=======
+>>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 /** How the run was trained, for steps of learning, and texts of its evaluation with their right answers. */
 export interface LearnDefaults {
   optimizer: "adamw" | "adam" | "sgd" | "muon";
   lr: number;
   /** Learning rate of the matrices with Muon; it grows and shrinks with that of the request. */
   matrix_lr: number;
+<<<<<<< HEAD
   examples: (Record<"text" | "answer", string>)[];
+=======
+  examples: { text: string; answer: string }[];
+}
+
+/** An operation or a gradient, ready to be executed: its arguments, definitions and expression as trees. `optional` are the arguments that a step may lack. */
+export interface Row {
+  arguments: string[];
+  optional: string[];
+  where: Record<string, Tree>;
+  gives: Tree;
+>>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 }
 
 /** The prediction to explain, and the method. */
@@ -537,8 +505,6 @@ export interface Attribution {
   foil: Candidate | null;
   /** The quantity for the text itself. */
   value: number;
-  /** The quantity with every word erased. */
-  baseline_value: number;
   /** Score of each token by stream, in the units of the quantity: logits for a difference, nats for a log-probability. Special tokens, which are never erased, and tokens after the explained position score 0. */
   scores: Partial<Record<StreamName, number[]>>;
   /** The words of each stream as far as the explained position reads them: of the answer only what is before it. The empty text for a word that it does not read. */
@@ -659,19 +625,9 @@ export interface VariantEffect {
 /** Every head of a model, kept from attending to each token. */
 export interface KeysSweep {
   /** In order of computation. */
-  grids: KeysGrid[];
+  grids: { step: string; stream: string; effects: VariantEffect[][] }[];
   /** Of the changes: "nats" of log-probability, or "number", the unit of the training numbers. */
   unit: "nats" | "number";
-}
-
-/** The heads of one attention block, each kept from attending to each token. */
-export interface KeysGrid {
-  /** Id of the attention weights. */
-  step: string;
-  /** The stream of the keys. */
-  stream: string;
-  /** One list per head, one effect per key. */
-  effects: VariantEffect[][];
 }
 
 /** The predictions after each layer. */
@@ -679,33 +635,14 @@ export interface LayersSweep {
   /** Position of each prediction; null for a classifier or a number. */
   positions: (number | null)[];
   /** The encoder before the decoder. */
-  stacks: LayersStack[];
+  stacks: {
+    /** "encoder" or "decoder". */
+    stack: string;
+    /** From the embedding alone to the whole model. */
+    rows: { layer: number; tokens: string[]; log_probs: number[]; ranks: number[]; numbers: number[] }[];
+  }[];
   /** Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers. */
   unit: "nats" | "number";
-}
-
-/** The predictions by layer of one stack; the other stack acts whole. */
-export interface LayersStack {
-  /** "encoder" or "decoder". */
-  stack: string;
-  /** From the embedding alone to the whole model. */
-  rows: LayerRow[];
-}
-
-/** The predictions after one layer. */
-export interface LayerRow {
-  /** Number of layers that act, from 0; those after them are skipped. */
-  layer: number;
-  /** The most probable class or token of each prediction; or the number, as text. */
-  tokens: string[];
-  /** Log-probability of what the whole model predicts, in nats; empty for a number. */
-  log_probs: number[];
-  /** Number of classes or tokens with a larger logit than it; empty for a number. */
-  ranks: number[];
-  /** Kullback–Leibler divergence of this distribution from that of the whole model, in nats; empty for a number. */
-  kl: number[];
-  /** The number; empty for classes and tokens. */
-  numbers: number[];
 }
 
 /** The parts of one logit difference. */
@@ -779,41 +716,39 @@ export interface StateRow {
 /** What edits change in every checkpoint of a run. */
 export interface CheckpointsSweep {
   /** The first training step first. */
-  checkpoints: CheckpointEffect[];
+  checkpoints: {
+    /** "model" or the name of a checkpoint. */
+    checkpoint: string;
+    /** Its training step. */
+    step: number | null;
+    /** What it answers without edits: class, number; or after each of the tokens that all checkpoints read, the next. */
+    answer_before: string;
+    /** The same with edits. */
+    answer_after: string;
+    /** Log-probability of the tokens, or of the class, without edits, in nats; null for a number. */
+    log_prob_before: number | null;
+    /** The same with edits. */
+    log_prob_after: number | null;
+  }[];
   /** Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers. */
   unit: "nats" | "number";
 }
 
-/** What edits change in one checkpoint of a run. */
-export interface CheckpointEffect {
-  /** "model" or the name of a checkpoint. */
-  checkpoint: string;
-  /** Its training step. */
-  step: number | null;
-  /** What it answers without edits: class, number; or after each of the tokens that all checkpoints read, the next. */
-  answer_before: string;
-  /** The same with edits. */
-  answer_after: string;
-  /** Log-probability of the tokens, or of the class, without edits, in nats; null for a number. */
-  log_prob_before: number | null;
-  /** The same with edits. */
-  log_prob_after: number | null;
-  /** The number without edits; null for classes and tokens. */
-  number_before: number | null;
-  /** The same with edits. */
-  number_after: number | null;
-}
-
 /** The data of a saved page. */
 export interface SavedPageData {
+<<<<<<< HEAD
+=======
+  training?: { now: TrainingNow; texts: string[]; answers: ProbeAnswer[] };
+  view?: string;
+>>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
   run: RunInfo;
   /** One trace, then that with edits or after steps of learning, then a second one to compare with. */
   traces: Manifest[];
   /** By trace id, then node, gradient or parameter id. Parameters that two traces of the same weights share are stored under the first. */
-  tensors: Record<string, Record<string, PackedTensor>>;
-  attributions: SavedAttribution[];
+  tensors: Record<string, Record<string, { dtype: "f16" | "f32" | "i32" | "u8"; shape: number[]; data: string }>>;
+  attributions: { request: AttributeRequest; attribution: Attribution }[];
   /** Each word erased alone. */
-  erased: SavedErasure[];
+  erased: { request: EraseRequest; erased: Erased }[];
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
   /** The curves of the training, and what the model answered at each snapshot. */
@@ -841,13 +776,6 @@ export interface SavedErasure {
   erased: Erased;
 }
 
-/** The training in a saved page. */
-export interface SavedTraining {
-  now: TrainingNow;
-  texts: string[];
-  answers: ProbeAnswer[];
-}
-
 /** A training so far (GET /api/training); of lists of steps those after the requested one. */
 export interface TrainingNow {
   state: "waiting" | "running" | "paused" | "finished" | "stopped" | "gone";
@@ -867,10 +795,14 @@ export interface TrainingNow {
   curve: Record<"step" | "seconds" | "loss" | "lr" | "grad_norm", number[]>;
   validations: ValidationPoint[];
   updates: UpdatePoint[];
+<<<<<<< HEAD
   /** What `glassformer doctor` says of the log so far. */
   findings: Finding[];
+=======
+  findings: { matter: string; remedy: string; place: string; grade: "stop" | "look" | "know" }[];
+>>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
   /** Snapshots and checkpoints of the weights, oldest first. */
-  snapshots: CheckpointInfo[];
+  snapshots: { name: string; step: number | null }[];
   /** Whether the weights with the best validation are saved, as `model`. */
   has_model: boolean;
   /** Whether the page may pause and stop it now. */
@@ -899,6 +831,7 @@ export interface UpdatePoint {
   wait: number | null;
 }
 
+<<<<<<< HEAD
 /** What is the matter, and what to do about it. Attributes: matter: a sentence without a full stop. remedy: likewise; empty where nothing is known to help. place: what it is about, such as "few examples" or "validation loss". numbers: what it rests on, by name. grade: "stop": the result means nothing; "look": it is probably worse than it could be; "know": good to know. at: where in the model or among its parameters, as ids of `explain` or names of weights. */
 export interface Finding {
   matter: string;
@@ -909,6 +842,8 @@ export interface Finding {
   at: string;
 }
 
+=======
+>>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 /** What the model at a snapshot makes of a text. */
 export interface ProbeAnswer {
   text: string;
@@ -920,6 +855,7 @@ export interface ProbeAnswer {
   /** Of a continuation the geometric mean of the probabilities of its tokens; null: of any other answer. */
   per_token: number | null;
   /** null: the text is too long to draw. */
+<<<<<<< HEAD
   map: AttentionMap | null;
 }
 
@@ -932,6 +868,9 @@ export interface AttentionMap {
   /** Tokens that are attended to. */
   columns: string[];
   weights: number[][];
+=======
+  map: { step: string; rows: string[]; columns: string[]; weights: number[][] } | null;
+>>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 }
 
 /** A saved page as a file to download. */
@@ -962,12 +901,36 @@ export interface ProbeTexts {
 
 /** The body of every error response. */
 export interface ApiError {
-  error: ApiProblem;
+  error: { kind: string; message: string; hint: string };
 }
 
-/** An error message with a hint. */
-export interface ApiProblem {
-  kind: string;
-  message: string;
-  hint: string;
-}
+export type FieldKind = "text" | "number" | "flag" | "numbers" | "words" | "settings";
+
+export const REQUEST_FIELDS: Record<keyof TraceRequest, FieldKind> = {
+  text: "text",
+  target: "text",
+  prefix: "words",
+  decode: "settings",
+  pad: "number",
+  checkpoint: "text",
+  member: "number",
+  edits: "words",
+  other_text: "text",
+  label: "text",
+  answer: "text",
+  learn_steps: "number",
+  lr: "number",
+  optimizer: "text",
+};
+
+export const SETTING_FIELDS: Record<keyof DecodeSettings, FieldKind> = {
+  beam_size: "number",
+  length_penalty: "number",
+  max_new_tokens: "number",
+  sample: "flag",
+  temperature: "number",
+  top_k: "number",
+  top_p: "number",
+  min_p: "number",
+  decode_seed: "number",
+};

@@ -6,7 +6,7 @@ import { test } from "node:test";
 
 /** A folder may import those before it, and the generated files. The frame around the screens is last. */
 const LAYERS = ["", "tensors", "trace", "sources", "state", "views", "screens"];
-const GENERATED = ["types.ts", "sites.ts", "fields.ts", "terms.ts"];
+const GENERATED = ["types.ts", "terms.ts"];
 const FRAME = ["app.tsx", "main.tsx"];
 
 const FILES = readdirSync("src", { recursive: true, encoding: "utf8" }).map((name) => normalize(name)).filter((name) => /(?<!\.d)\.tsx?$/.test(name));
@@ -45,9 +45,4 @@ test("imports have no cycles", () => {
 test("no file depends on the task of a model", () => {
   const asks = /\.task\b|["'](classify|translate|lm|pretrain|language)["']/;
   assert.deepEqual(FILES.filter((name) => !GENERATED.includes(name) && asks.test(TEXTS.get(name)!)), []);
-});
-
-test("no file has fewer than 30 lines", () => {
-  const few = FILES.filter((name) => !FRAME.includes(name) && TEXTS.get(name)!.split("\n").length < 30);
-  assert.deepEqual(few, ["screens/effects.ts", "screens/later.ts", "screens/learning.ts", "screens/tour.ts", "screens/watching.ts"]); // they are what bundles of their own begin with
 });

@@ -5,10 +5,13 @@ import { FileSource } from "../src/sources/file";
 import type { Source } from "../src/sources/source";
 import { LruCache, TensorCache } from "../src/sources/cache";
 import { computed, effect, Loader, signal } from "../src/state/signals";
+import { readFileSync } from "node:fs";
 import type { TensorValue } from "../src/tensors/tensor";
+import { table } from "../src/tensors/walk";
 import { checkNode } from "../src/trace/check";
 import type { Manifest, SavedPageData, TraceNode } from "../src/types";
 
+table.rows = JSON.parse(readFileSync("test/operations.json", "utf8")).rows;
 const KEYS = 128;
 
 /** Uniform attention over 128 tokens as saved in a page: the weights are 0.008. */

@@ -2,8 +2,7 @@
  * The page's address: `#/step?node=encoder.0.self.weights&head=2`. It holds the screen, its parameters and the traced
  * text, so that reloading, links and the Back button work.
  */
-import { type FieldKind, REQUEST_FIELDS, SETTING_FIELDS } from "../fields";
-import type { DecodeSettings, TraceRequest } from "../types";
+import { type DecodeSettings, type FieldKind, REQUEST_FIELDS, SETTING_FIELDS, type TraceRequest } from "../types";
 
 export const SCREENS = ["flow", "step", "attention", "decode", "why", "compare", "learn", "training"] as const;
 export type Screen = (typeof SCREENS)[number];

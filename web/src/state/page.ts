@@ -7,6 +7,7 @@ import { FileSource } from "../sources/file";
 import { LiveSource } from "../sources/live";
 import { server, type Source } from "../sources/source";
 import { keptEdits, toggled } from "../trace/edits";
+import { table } from "../tensors/walk";
 import { nodeOf } from "../trace/stepData";
 import { gradientOf, isGradient } from "../trace/steps";
 import type { Manifest, SavedPageData, RunInfo, StreamName, TraceRequest } from "../types";
@@ -211,6 +212,7 @@ export async function start() {
   for (const change of ["hashchange", "popstate"]) addEventListener(change, () => (route.value = located()));
   await run.load("Opening the run", () => source.run());
   if (!runFacts.value) return;
+  table.rows = runFacts.value.operations;
   const json = (make: () => TraceRequest | null) => computed([route], () => JSON.stringify(make()));
   const [baseRequest, otherRequest, editedRequest] = [
     json(() => unchanged(requestOf(route.value))),

@@ -1,8 +1,8 @@
 /**
- * The words of the table of operations (`nn/operations.py`, `sites.ts`) over arrays in float64, and a walker of its trees,
+ * The words of the table of operations (`nn/operations.py`) over arrays in float64, and a walker of its trees,
  * so that the page computes what Python computes from the same expressions. Shapes are without a batch.
  */
-import type { Row, Tree } from "../sites";
+import type { Row, Tree } from "../types";
 
 export type Numbers = ArrayLike<number>;
 
@@ -15,6 +15,9 @@ export interface Values {
 
 export type Value = Values | number | null | undefined;
 export type Names = Record<string, Value>;
+
+/** Every operation, and the gradient of each of its arguments: the table of Python, which is sent with the run. */
+export const table: { rows: Record<string, Row> } = { rows: {} };
 
 /** Most products that are computed at once: a few seconds. */
 const MOST_PRODUCTS = 3e8;
@@ -228,7 +231,7 @@ export function defined(row: Row, names: Names): Names {
 }
 
 /** What an operation or a gradient gives. */
-export const run = (row: Row, names: Names): Numbers => values(walk(row.gives!, defined(row, names))).data;
+export const run = (row: Row, names: Names): Numbers => values(walk(row.gives, defined(row, names))).data;
 
 /** The softmax of logits divided by a temperature; 0: all on the first of the largest. */
 export function softmax(logits: Numbers, temperature = 1): number[] {

@@ -2,21 +2,20 @@
  * A step computed from its inputs by the table of operations: all its values, which `check.ts` compares with the model's,
  * and the arithmetic of one value, which is the same expression with its numbers.
  */
-import { OPERATIONS, type Row, type Tree } from "../sites";
 import { count, number, visible } from "../tensors/format";
-import { defined, type Names, type Numbers, offsetIn, run, type Value, type Values, walk } from "../tensors/walk";
-import type { Axis, TraceNode } from "../types";
+import { defined, type Names, type Numbers, offsetIn, run, table, type Value, type Values, walk } from "../tensors/walk";
+import type { Axis, Row, TraceNode, Tree } from "../types";
 import { labelsOf, nameOf, pieceOf } from "./labels";
 import {
   type Arithmetic, axisLabels, type Cell, cellValue, firstPosition, idsSlice, lastSize, ngramsOf, nodeOf, pieces, predictionAt, PROBABILITIES, rowOf, type Step, streamOf, tokensOf, Unavailable,
 } from "./stepData";
 
 /** The row of a step: "pool" with the constant how="mean" is "pool:mean". */
-const rowOfStep = ({ op, attrs }: TraceNode): Row | undefined =>
-  OPERATIONS[`${op}:${attrs.how}`] ?? OPERATIONS[`${op}:${attrs.scheme}`] ?? OPERATIONS[op];
+export const rowOfStep = ({ op, attrs }: TraceNode): Row | undefined =>
+  table.rows[`${op}:${attrs.how}`] ?? table.rows[`${op}:${attrs.scheme}`] ?? table.rows[op];
 
 /** The ids of the steps and parameters that are a step's arguments, by name; where there are fewer, an optional one is missing. */
-function argumentsOf({ inputs, params }: TraceNode, { takes, optional }: Row): Record<string, string> {
+export function argumentsOf({ inputs, params }: TraceNode, { arguments: takes, optional }: Row): Record<string, string> {
   const all = takes.filter((name) => !(name in params) && (name === "mask" || !optional.includes(name)));
   const names = inputs.length < all.length ? all.filter((name) => !optional.includes(name)) : all;
   return Object.fromEntries([...names.map((name, i) => [name, inputs[i]!]), ...takes.filter((name) => name in params).map((name) => [name, params[name]!])]);

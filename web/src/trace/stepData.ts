@@ -95,9 +95,6 @@ export function axisLabels(trace: Manifest, axis: Axis): readonly string[] | und
 /** The n-grams of the token of a row. */
 export const ngramsOf = (trace: Manifest, row: number) => trace.streams[0]?.ngrams?.[row] ?? [];
 
-/** The factor of the sinusoids as text, empty for 1. */
-export const times = ({ attrs }: TraceNode) => (attrs.amplitude === 1 ? "" : `${attrs.amplitude} · `);
-
 /** A step or gradient by its id. */
 export const nodeOf = ({ nodes, gradients }: Pick<Manifest, "nodes" | "gradients">, id: string | undefined) =>
   nodes.find((one) => one.id === id) ?? gradients.find((one) => one.id === id);

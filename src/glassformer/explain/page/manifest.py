@@ -38,6 +38,7 @@ from glassformer.explain.subject import (
     list_checkpoints,
 )
 from glassformer.models.build import d_ff_of, d_head_of
+from glassformer.nn.operations import OPERATIONS, Row, row_of
 from glassformer.runs.sealed_folder import package_versions
 
 Json = dict[str, Any]
@@ -101,6 +102,8 @@ class RunInfo(TypedDict):
     limits: Annotated[dict[str, int], 'Record<"full" | "layered" | "max_traces" | "max_text_bytes", number>']
     """Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text."""
     learn: LearnDefaults
+    operations: dict[str, Annotated[Json, Row]]
+    """The table of operations and gradients, by which the page computes a step again and writes its formula."""
     start: NotRequired[list[Annotated[Json, TraceRequest]]]
     """Requests given on the command line: none, one text, or two to compare. Only the server sends it."""
 
@@ -292,4 +295,11 @@ def run_info(subject: Subject) -> RunInfo:
             "matrix_lr": train.muon.matrix_lr,
             "examples": answers[:N_ANSWERS],
         },
+        "operations": operations_json(),
     }
+
+
+def operations_json() -> dict[str, Json]:
+    """Return every operation and the gradient of each of its arguments, by name."""
+    names = [one for name, row in OPERATIONS.items() for one in (name, *(f"{name}.{to}" for to in row.gradients))]
+    return {name: asdict(row_of(name)) for name in names}

@@ -1,8 +1,7 @@
-"""Generate the TypeScript of the page that follows from Python: operations, JSON interfaces, fields of a request.
+"""Generate the TypeScript of the page that follows from Python: JSON interfaces, and the fields of a request.
 
-`make web` writes `sites.ts`, `types.ts` and `fields.ts`; `make web-check` and a test fail when they are out of date.
-Operations come from `nn/operations.py`, steps from `capture/sites.py`; an interface comes from a class
-whose objects are sent: its fields, their types and docstrings.
+`make web` writes `web/src/types.ts`; `make web-check` and a test fail when it is out of date. An interface comes from a
+class whose objects are sent: those of its fields that the page names, their types and docstrings.
 An annotation may name its TypeScript type, `Annotated[str, "AxisName"]`, or the class of an object that is sent as
 plain JSON, `Annotated[dict[str, Any], Stream]`.
 """
@@ -10,9 +9,12 @@ plain JSON, `Annotated[dict[str, Any], Stream]`.
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -20,7 +22,7 @@ from msgspec import Meta
 
 from glassformer.config import DecodeConfig, docstrings
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
-from glassformer.explain.capture.sites import AXES, SITES
+from glassformer.explain.capture.sites import AXES
 from glassformer.explain.edits.contributions import Contributions
 from glassformer.explain.edits.states import LayersSweep, StatesSweep
 from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
@@ -34,7 +36,6 @@ from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import StreamName
 from glassformer.explain.watch.probes import ProbeAnswer, ProbeRequest, ProbeTexts
 from glassformer.explain.watch.training import TrainingNow
-from glassformer.nn.operations import OPERATIONS, Row, row_of
 
 SENT = (
     Manifest,
@@ -76,91 +77,43 @@ REQUESTS: dict[type, set[str]] = {
 }
 """Requests of the page: fields with a default are optional, except these, which the page always sends."""
 NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records", "answer")}
-HEADER = "/** Made by `make web` from explain/{}: change it there. */"
+PAGE = Path(__file__).parents[4] / "web" / "src"
+GENERATED = ("types.ts", "terms.ts")
+WIDTH = 120
 
 
-def sites_ts() -> str:
-    """Return `sites.ts`: the table of operations and gradients as data, and the steps."""
-    ops = [op for name, row in OPERATIONS.items() for op in (name, *(f"{name}.{to}" for to in row.gradients))]
-    steps = [
-        f"  {json.dumps(key)}: {json.dumps([site.op, *site.axes])},"
-        for key, site in SITES.items()
-        if site.op != "input"
-    ]
-    return "\n".join(
-        [
-            HEADER.format("capture/sites.py and nn/operations.py, where steps and operations are described"),
-            "",
-            "/** A name, a number, or a word with its arguments. */",
-            "export type Tree = string | number | [string, ...Tree[]];",
-            "",
-            "/** What an operation or a gradient takes (some may be missing), what it defines, and what it gives. */",
-            "export interface Row {",
-            "  takes: string[];",
-            "  optional: string[];",
-            "  where: Record<string, Tree>;",
-            "  gives: Tree | null;",
-            "}",
-            "",
-            "/** Every operation, and the gradient of each of its arguments. */",
-            "export const OPERATIONS: Record<string, Row> = {",
-            *(f"  {json.dumps(op)}: {json.dumps(_row(row_of(op)))}," for op in ops),
-            "};",
-            "",
-            "/** Operation and axes of every step, by its name with its kind where there are several. */",
-            "export const SITES: Record<string, [string, ...string[]]> = {",
-            *steps,
-            "};",
-            "",
-        ]
-    )
-
-
-def _row(row: Row) -> dict[str, Any]:
-    return {"takes": row.arguments, "optional": row.optional, "where": row.where, "gives": row.gives}
+@cache
+def words_of_page() -> frozenset[str]:
+    """Return all words in what is written of the page: a type or a field that it does not name is left out."""
+    written = [one for one in PAGE.rglob("*.ts*") if one.name not in GENERATED]
+    return frozenset(word for one in written for word in re.findall(r"\w+", one.read_text(encoding="utf-8")))
 
 
 def types_ts() -> str:
-    """Return `types.ts`: every interface, and the names of streams and axes."""
+    """Return `types.ts`: the interfaces that the page names, and the kinds of the fields of a request."""
     axes = [f'  | "{name}"' + (f" // {what}" if what else "") for name, what in AXES.items()]
     axes[-1] = axes[-1].replace(" //", "; //", 1) if " //" in axes[-1] else f"{axes[-1]};"
-    return "\n".join(
-        [
-            HEADER.format("page/typescript.py and the classes it names"),
-            '/** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */',
-            f"export type StreamName = {_literal(StreamName)};",
-            "",
-            "export type AxisName =",
-            *axes,
-            *(line for kind in INTERFACES for line in ("", *_interface(kind))),
-            "",
-        ]
-    )
-
-
-def fields_ts() -> str:
-    """Return `fields.ts`: the fields of a trace request with their kinds, by which the page's address holds them."""
-    return "\n".join(
-        [
-            HEADER.format("request.py: the fields of `TraceRequest` and of `DecodeConfig`"),
-            'import type { DecodeSettings, TraceRequest } from "./types";',
-            "",
-            'export type FieldKind = "text" | "number" | "flag" | "numbers" | "words" | "settings";',
-            "",
-            "export const REQUEST_FIELDS: Record<keyof TraceRequest, FieldKind> = {",
-            *(f"  {name}: {json.dumps(_field_kind(hint))}," for name, hint in get_type_hints(TraceRequest).items()),
-            "};",
-            "",
-            "export const SETTING_FIELDS: Record<keyof DecodeSettings, FieldKind> = {",
-            *(
-                f"  {name}: {json.dumps(_field_kind(hint))},"
-                for name, hint in get_type_hints(DecodeConfig).items()
-                if name not in SCORING_FIELDS
-            ),
-            "};",
-            "",
-        ]
-    )
+    lines = [
+        "/** Made by `make web` from explain/page/typescript.py and the classes it names: change it there. */",
+        '/** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */',
+        f"export type StreamName = {_literal(StreamName)};",
+        "",
+        "export type AxisName =",
+        *axes,
+        "",
+        "/** An expression: a name, a number, or a word with its arguments. */",
+        "export type Tree = string | number | [string, ...Tree[]];",
+    ]
+    for kind, name in INTERFACES.items():
+        if name in words_of_page():
+            base = next((f" extends {INTERFACES[base]}" for base in kind.__bases__ if base in INTERFACES), "")
+            lines += ["", f"/** {_comment(kind.__doc__)} */", f"export interface {name}{base} {{", *_fields(kind), "}"]
+    lines += ["", 'export type FieldKind = "text" | "number" | "flag" | "numbers" | "words" | "settings";']
+    for name, kind in (("REQUEST_FIELDS", TraceRequest), ("SETTING_FIELDS", DecodeConfig)):
+        lines += ["", f"export const {name}: Record<keyof {INTERFACES[kind]}, FieldKind> = {{"]
+        lines += [f"  {field}: {json.dumps(_field_kind(hint))}," for field, hint, _ in _sent_fields(kind)]
+        lines.append("};")
+    return "\n".join([*lines, ""])
 
 
 def _field_kind(hint: Any) -> str:
@@ -173,6 +126,8 @@ def _field_kind(hint: Any) -> str:
             return "numbers" if inner is int else "words"
         case origin, _ if origin is Mapping:
             return "settings"
+        case origin, (limited, *_) if origin is Annotated:
+            return _field_kind(limited)
     return kinds[hint]
 
 
@@ -188,57 +143,75 @@ def _collect(hint: Any, names: dict[type, str]) -> None:
             _collect(part, names)
 
 
-def _interface(kind: type) -> list[str]:
-    """Return the lines of one interface."""
-    hints, comments = get_type_hints(kind, include_extras=True), docstrings(kind)
-    base = next((base for base in kind.__bases__ if base in INTERFACES), None)
-    inherited = get_type_hints(base) if base else {}
+def _sent_fields(kind: Any) -> Iterator[tuple[str, Any, bool]]:
+    """Yield the fields of an interface that the page names, with their types, and whether they may be missing."""
     sent = REQUESTS.get(kind)
     defaults = set() if sent is None else {f.name for f in fields(kind) if _has_default(f)} - sent
-    lines = [
-        f"/** {_comment(kind.__doc__)} */",
-        f"export interface {INTERFACES[kind]}{f' extends {INTERFACES[base]}' if base else ''} {{",
-    ]
-    for name, hint in hints.items():
-        if name in inherited or name in NOT_SENT.get(kind, ()):
-            continue
-        optional = name in defaults or get_origin(hint) is NotRequired
-        lines += [f"  /** {_comment(comments[name])} */"] if name in comments else []
-        lines.append(f"  {name}{'?' * optional}: {type_ts(hint, optional)};")
-    return [*lines, "}"]
+    inherited = {name for base in kind.__bases__ if base in INTERFACES for name in get_type_hints(base)}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        named = sent is not None or name in words_of_page()
+        if named and name not in inherited and name not in NOT_SENT.get(kind, ()):
+            yield name, hint, name in defaults or get_origin(hint) is NotRequired
 
 
-def type_ts(hint: Any, optional: bool = False) -> str:
+def _fields(kind: Any, indent: str = "  ") -> list[str]:
+    """Return the lines of the fields of an interface."""
+    lines, comments = [], docstrings(kind)
+    for name, hint, optional in _sent_fields(kind):
+        lines += [f"{indent}/** {_comment(comments[name])} */"] if name in comments else []
+        lines.append(f"{indent}{name}{'?' * optional}: {type_ts(hint, optional, indent)};")
+    return lines
+
+
+def _object(kind: Any, indent: str) -> str:
+    """Return the type of an object: its name where the page uses that, else its fields, in one line if they fit."""
+    if INTERFACES[kind] in words_of_page():
+        return INTERFACES[kind]
+    base = next((f"{INTERFACES[base]} & " for base in kind.__bases__ if base in INTERFACES), "")
+    short = "; ".join(
+        f"{name}{'?' * optional}: {type_ts(hint, optional)}" for name, hint, optional in _sent_fields(kind)
+    )
+    if "\n" not in short and len(short) < WIDTH - 30:
+        return f"{base}{{ {short} }}"
+    return "\n".join([f"{base}{{", *_fields(kind, f"{indent}  "), f"{indent}}}"])
+
+
+def type_ts(hint: Any, optional: bool = False, indent: str = "") -> str:
     """Return the TypeScript of a Python type; in an optional field, None means that it is absent."""
+
+    def inner_ts(inner: Any) -> str:
+        return type_ts(inner, indent=indent)
+
     match get_origin(hint), get_args(hint):
         case _ if hint == StreamName:
             return "StreamName"
         case origin, (inner, *_) if origin is NotRequired:
-            return type_ts(inner)
+            return inner_ts(inner)
         case origin, (limited, Meta()) if origin is Annotated:
-            return type_ts(limited)
+            return inner_ts(limited)
         case origin, (_, meant) if origin is Annotated:
-            return meant if isinstance(meant, str) else INTERFACES[meant]
+            return meant if isinstance(meant, str) else _object(meant, indent)
         case origin, kinds if origin in (Union, UnionType):
             kept = [kind for kind in kinds if not (optional and kind is NoneType)]
-            return " | ".join(dict.fromkeys(type_ts(kind) for kind in kept))
+            return " | ".join(dict.fromkeys(map(inner_ts, kept)))
         case origin, _ if origin is Literal:
             return _literal(hint)
         case origin, (inner, *rest) if origin in (list, Sequence) or (origin is tuple and ... in rest):
-            item = type_ts(inner)
-            return f"({item})[]" if " | " in item else f"{item}[]"
+            item = inner_ts(inner)
+            return f"({item})[]" if (" | " in item and item[0] != "{") or " & " in item else f"{item}[]"
         case origin, kinds if origin is tuple:
-            return f"[{', '.join(map(type_ts, kinds))}]"
+            return f"[{', '.join(map(inner_ts, kinds))}]"
         case origin, (key, value) if origin in (dict, Mapping):
-            return f"Record<{type_ts(key)}, {type_ts(value)}>"
-    return INTERFACES[hint] if hint in INTERFACES else _PLAIN[hint]
+            return f"Record<{inner_ts(key)}, {inner_ts(value)}>"
+    return _object(hint, indent) if hint in INTERFACES else _PLAIN[hint]
 
 
 INTERFACES: dict[type, str] = {}
 """The names of the interfaces, by class: of every class that a request or response consists of."""
 for _kind in SENT:
     _collect(_kind, INTERFACES)
-_PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null"}
+_PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneType: "null", Any: "Tree"}
+"""Expressions are the only JSON of no fixed form."""
 
 
 def _literal(hint: Any) -> str:
@@ -253,7 +226,5 @@ def _comment(docstring: str | None) -> str:
     return " ".join((docstring or "").split()).replace("*/", "")
 
 
-FILES = {"sites": sites_ts, "types": types_ts, "fields": fields_ts}
-
 if __name__ == "__main__":
-    sys.stdout.buffer.write(FILES[sys.argv[1]]().encode("utf-8"))
+    sys.stdout.buffer.write(types_ts().encode("utf-8"))

@@ -4,7 +4,7 @@ import { shapeText } from "../../tensors/format";
 import { formula, piecesOf, sentence } from "../../trace/descriptions";
 import { nodeOf } from "../../trace/stepData";
 import { gradientOf, isGradient, title } from "../../trace/steps";
-import type { Manifest, ModelInfo, SourceLine, TraceNode } from "../../types";
+import type { Manifest, SourceLine, TraceNode } from "../../types";
 import { stepLink } from "../../views/interaction";
 import { Terms, termsIn } from "../../views/Terms";
 
@@ -41,10 +41,10 @@ function typeset(tex: string): VNode {
   return row();
 }
 
-export function Formula({ node, model }: { node: TraceNode; model: ModelInfo }) {
+export function Formula({ node }: { node: TraceNode }) {
   return (
     <div class="formula">
-      {formula(node, model).split("\n").map((line) => (
+      {formula(node).split("\n").map((line) => (
         <div key={line}>{piecesOf(line).map((piece, i) => <math key={i} displaystyle>{typeset(piece)}</math>)}</div>
       ))}
     </div>

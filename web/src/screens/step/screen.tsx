@@ -74,7 +74,7 @@ export function StepScreen({ trace }: { trace: Manifest }) {
         <p class="step-says"><Terms after={`${unlike} ${title(step)}`}>{sentence(step, trace)}</Terms></p>
         <div class="step-how">
           <div>
-            <Formula node={step} model={trace.model} />
+            <Formula node={step} />
             <From step={step} trace={trace} />
           </div>
           {step.source && <CodeView source={step.source} />}
