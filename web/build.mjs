@@ -47,10 +47,8 @@ const inOnePiece = {
     return { contents: imports.join("") + source, loader: "tsx" };
   }),
 };
-// For the server: app.js and shared.js make the first view; later.js loads screens.js, and effects.js changes.js besides,
-// the other screens; learning.js is Learn, watching.js Training; tour.js has the help and the tour, and imports both. A
-// saved page has no server to ask for more, so it gets the same sources in one piece, whole.js. Each leaves out the
-// source of the other's data.
+// For the server: app.js and shared.js make the first view, later.js all else. A saved page has no server to ask for more, so
+// it gets the same sources in one piece, whole.js. Each leaves out the source of the other's data.
 const served = { SAVED: "false" }, saved = { SAVED: "true" };
 const { metafile: { outputs } } = await build({
   ...scripts, define: served, entryPoints: { app: "src/main.tsx" }, format: "esm", splitting: true, chunkNames: "[name]-[hash]", metafile: true,
@@ -60,13 +58,9 @@ await build({ ...scripts, plugins: [inOnePiece], define: saved, entryPoints: { w
 
 // The files have names without hashes, since those are listed in explain/page/responses.py.
 const paths = Object.keys(outputs);
-const first = outputs[paths.find((path) => basename(path) === "app.js")].imports.filter(({ kind }) => kind === "import-statement");
-const later = paths.find((path) => basename(path).startsWith("later"));
 const nameOf = (path) => {
   const entry = outputs[path].entryPoint;
-  if (entry) return basename(entry).replace(/\.tsx?$/, "").replace("main", "app");
-  if (first.some((one) => one.path === path)) return "shared";
-  return outputs[later].imports.some((one) => one.path === path) ? "screens" : "changes";
+  return entry ? basename(entry).replace(/\.tsx?$/, "").replace("main", "app") : "shared";
 };
 const names = new Map(paths.map((path) => [basename(path), `${nameOf(path)}.js`]));
 if (new Set(names.values()).size < names.size) throw new Error(`two scripts of one name: ${[...names].join("; ")}`);
@@ -77,7 +71,7 @@ for (const [made, name] of names) {
 }
 
 // A second minifier: what esbuild leaves can be shortened by about 3%.
-for (const name of ["app", "shared", "screens", "changes", "later", "effects", "learning", "watching", "tour", "whole"]) {
+for (const name of ["app", "shared", "later", "whole"]) {
   const script = join(outdir, `${name}.js`);
   const { code } = await minify(readFileSync(script, "utf8"), {
     ecma: 2022,

@@ -62,4 +62,4 @@ def test_what_is_not_there_or_too_much_is_refused(explanation: Explanation, monk
 
 
 def test_an_address_opens_a_step_and_a_head_in_a_frame() -> None:
-    assert step_address("encoder.0.self.q", head=2) == "#/step?node=encoder.0.self.q&head=1&frame=step"
+    assert step_address("encoder.0.self.q", head=1) == "#/step?node=encoder.0.self.q&head=1&frame=step"

@@ -4,11 +4,7 @@
  */
 import type { ComponentType } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
-import type * as effects from "./screens/effects";
 import { FlowScreen } from "./screens/flow/screen";
-import type * as later from "./screens/later";
-import type * as learning from "./screens/learning";
-import type * as watching from "./screens/watching";
 import { type Screen, SCREENS } from "./state/address";
 import { framed } from "./state/frame";
 import { guide, offered, openTour } from "./state/guide";
@@ -25,21 +21,19 @@ import { Answer, Message, TextForm } from "./views/Text";
 /** Whether this is the script of a saved page (`build.mjs`). In a frame, as in a notebook, such a page has no address to link to. */
 declare const SAVED: boolean;
 
-/** For the type checker: each screen is in one of the bundles. */
-type Complete<Screens extends Record<Screen, ComponentType<{ trace: Manifest }>>> = Screens;
-export type Screens = Complete<{ flow: typeof FlowScreen } & typeof later & typeof effects & typeof learning & typeof watching>;
+type Parts = Record<Screen, ComponentType<{ trace: Manifest }>> & Record<"help" | "tour" | "share", ComponentType>;
 
-/** What is loaded: the other screens, and the help and the tour, are in bundles that are loaded when one is opened. */
-const loaded = signal<Partial<Record<Screen, ComponentType<{ trace: Manifest }>> & Record<"help" | "tour" | "share", ComponentType>>>({ flow: FlowScreen });
-const add = (parts: Promise<object>) => void parts.then((more) => (loaded.value = { ...loaded.value, ...more }), () => reportError(noServer()));
-
-/** All screens are fetched while nothing else is done, so that they open after the server has ended, too. */
-const everything = () => [import("./screens/effects"), import("./screens/learning"), import("./screens/watching"), import("./screens/tour")];
+/** What is loaded: all but Flow is in a bundle of its own. It is fetched when it is needed, or while nothing else is done, so that it is there after the server has ended, too. */
+const loaded = signal<Partial<Parts>>({ flow: FlowScreen });
+function loadAll() {
+  const parts: Promise<Omit<Parts, "flow">> = import("./screens/later");
+  parts.then((more) => (loaded.value = { flow: FlowScreen, ...more }), () => reportError(noServer()));
+}
 
 export function App() {
   useKeys();
   useEffect(() => {
-    if (!SAVED) setTimeout(() => everything().forEach(add), 2000);
+    if (!SAVED) setTimeout(loadAll, 2000);
   }, []);
   if (useValue(framed)) return <><Problems /><Main /></>;
   return (
@@ -102,7 +96,7 @@ function Content({ screen }: { screen: Screen }) {
   const trace = useValue(manifest);
   const Component = useValue(loaded)[screen];
   useEffect(() => {
-    if (!Component) add(screen === "learn" ? import("./screens/learning") : screen === "training" ? import("./screens/watching") : screen === "compare" || screen === "why" ? import("./screens/effects") : import("./screens/later"));
+    if (!Component) loadAll();
   }, [Component, screen]);
   const answered = !useValue(framed);
   if (screen === "training") return Component ? <Component trace={trace!} /> : null;
@@ -136,7 +130,7 @@ function Guide() {
   const open = useValue(guide);
   const Part = useValue(loaded)[open!];
   useEffect(() => {
-    if (open && !Part) add(import("./screens/tour"));
+    if (open && !Part) loadAll();
   }, [open, Part]);
   return Part && <Part />;
 }

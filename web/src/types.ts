@@ -909,7 +909,7 @@ export type FieldKind = "text" | "number" | "flag" | "numbers" | "words" | "sett
 export const REQUEST_FIELDS: Record<keyof TraceRequest, FieldKind> = {
   text: "text",
   target: "text",
-  prefix: "words",
+  prefix: "numbers",
   decode: "settings",
   pad: "number",
   checkpoint: "text",

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { table } from "../src/tensors/walk";
+import { table } from "../src/trace/stepData";
 import { magnitude, sliceTensor, type TensorValue } from "../src/tensors/tensor";
 import { checkNode } from "../src/trace/check";
 import { arithmetic, recompute } from "../src/trace/operations";

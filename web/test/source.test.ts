@@ -7,7 +7,7 @@ import { LruCache, TensorCache } from "../src/sources/cache";
 import { computed, effect, Loader, signal } from "../src/state/signals";
 import { readFileSync } from "node:fs";
 import type { TensorValue } from "../src/tensors/tensor";
-import { table } from "../src/tensors/walk";
+import { table } from "../src/trace/stepData";
 import { checkNode } from "../src/trace/check";
 import type { Manifest, SavedPageData, TraceNode } from "../src/types";
 

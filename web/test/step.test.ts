@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readFileSync } from "node:fs";
-import { table } from "../src/tensors/walk";
+import { table } from "../src/trace/stepData";
 import { paramsFromRequest, requestFromParams } from "../src/state/address";
 import { arithmetic, recompute } from "../src/trace/operations";
 import type { Step } from "../src/trace/stepData";

@@ -1,7 +1,11 @@
-/** Screens outside the first view, in a bundle that `app.tsx` loads when one is opened. */
-// The first view and the screens of effects share it: named here, it is in the bundle that all of them share.
-import "../views/Text";
-
+/** What is outside the first view: the other screens, the help, the tour and "Share", in a bundle that `app.tsx` loads. */
 export { AttentionScreen as attention } from "./attention/screen";
+export { CompareScreen as compare } from "./compare/screen";
 export { DecodeScreen as decode } from "./decode/screen";
+export { LearnScreen as learn } from "./learn/screen";
 export { StepScreen as step } from "./step/screen";
+export { Help as help } from "./tour/Help";
+export { Share as share } from "./tour/Share";
+export { Tour as tour } from "./tour/Tour";
+export { TrainingScreen as training } from "./training/screen";
+export { WhyScreen as why } from "./why/screen";

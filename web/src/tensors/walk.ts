@@ -16,9 +16,6 @@ export interface Values {
 export type Value = Values | number | null | undefined;
 export type Names = Record<string, Value>;
 
-/** Every operation, and the gradient of each of its arguments: the table of Python, which is sent with the run. */
-export const table: { rows: Record<string, Row> } = { rows: {} };
-
 /** Most products that are computed at once: a few seconds. */
 const MOST_PRODUCTS = 3e8;
 

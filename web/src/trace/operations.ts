@@ -3,11 +3,11 @@
  * and the arithmetic of one value, which is the same expression with its numbers.
  */
 import { count, number, visible } from "../tensors/format";
-import { defined, type Names, type Numbers, offsetIn, run, table, type Value, type Values, walk } from "../tensors/walk";
+import { defined, type Names, type Numbers, offsetIn, run, type Value, type Values, walk } from "../tensors/walk";
 import type { Axis, Row, TraceNode, Tree } from "../types";
 import { labelsOf, nameOf, pieceOf } from "./labels";
 import {
-  type Arithmetic, axisLabels, type Cell, cellValue, firstPosition, idsSlice, lastSize, ngramsOf, nodeOf, pieces, predictionAt, PROBABILITIES, rowOf, type Step, streamOf, tokensOf, Unavailable,
+  type Arithmetic, axisLabels, type Cell, cellValue, firstPosition, idsSlice, lastSize, ngramsOf, nodeOf, pieces, predictionAt, PROBABILITIES, rowOf, type Step, streamOf, table, tokensOf, Unavailable,
 } from "./stepData";
 
 /** The row of a step: "pool" with the constant how="mean" is "pool:mean". */

@@ -3,10 +3,13 @@
  * `operations.ts` computes with them.
  */
 import type { TensorValue } from "../tensors/tensor";
-import type { Axis, Manifest, Prediction, StreamName, TraceNode } from "../types";
+import type { Axis, Manifest, Prediction, Row, StreamName, TraceNode } from "../types";
 
 /** Id of the last step, which has no node: the page computes probabilities from the logits. */
 export const PROBABILITIES = "probabilities";
+
+/** Every operation, and the gradient of each of its arguments: the table of Python, which is sent with the run. */
+export const table: { rows: Record<string, Row> } = { rows: {} };
 
 /** Thrown where a step cannot be recomputed, with the reason. */
 export class Unavailable extends Error {}

@@ -8,6 +8,8 @@ takes over by name.
 from __future__ import annotations
 
 import platform
+from dataclasses import asdict
+from importlib.metadata import version
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
@@ -39,7 +41,6 @@ from glassformer.explain.subject import (
 )
 from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.nn.operations import OPERATIONS, Row, row_of
-from glassformer.runs.sealed_folder import package_versions
 
 Json = dict[str, Any]
 MAX_TRACES = 4
@@ -270,7 +271,7 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
         label_names=task.label_names,
         special_ids={"pad": t.pad_id, "unk": t.unk_id, "bos": t.bos_id, "eos": t.eos_id, "mask": t.mask_id},
         precision=PRECISION,
-        versions={"python": platform.python_version()} | package_versions("glassformer", "torch"),
+        versions={"python": platform.python_version()} | {name: version(name) for name in ("glassformer", "torch")},
     )
 
 

@@ -17,7 +17,7 @@ from glassformer.errors import CheckpointError, DataError, GlassformerError, Res
 
 STATIC = files("glassformer.explain.page") / "static"
 CONTENT_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css"}
-"""Of the page's files, by their suffix."""
+"""Of the page's files, by their suffix: app.js loads shared.js at once, and later.js when it is needed."""
 WHOLE = "whole.js"
 """All scripts in one, for a page without a server."""
 

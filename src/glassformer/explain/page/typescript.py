@@ -123,7 +123,7 @@ def _field_kind(hint: Any) -> str:
         case origin, kinds_of if origin in (Union, UnionType):
             return _field_kind(next(kind for kind in kinds_of if kind is not NoneType))
         case origin, (inner, *_) if origin is tuple:
-            return "numbers" if inner is int else "words"
+            return "numbers" if _field_kind(inner) == "number" else "words"
         case origin, _ if origin is Mapping:
             return "settings"
         case origin, (limited, *_) if origin is Annotated:

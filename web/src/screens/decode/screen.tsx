@@ -7,9 +7,10 @@ import { useScreenKeys } from "../../state/keys";
 import { route, setParams, source, trace } from "../../state/page";
 import { useTensor } from "../../state/resource";
 import { useValue } from "../../state/signals";
-import { filterAll, filterTop, isNeutral, type SamplingParams, NEUTRAL } from "../../tensors/filters";
+import { filterAll, filterTop, isNeutral, type SamplingParams } from "../../tensors/filters";
 import { count, percent, visible } from "../../tensors/format";
-import { isClassifier, isEmbedder, isMasked, hasSource, isGiven, lockReason, forcedPrefix, requestWithPrefix, predictionIndex, outputStream } from "../../trace/generation";
+import { isClassifier, isEmbedder, isMasked, isGiven, lockReason, forcedPrefix, requestWithPrefix, predictionIndex, outputStream } from "../../trace/generation";
+import { samplingOf } from "../../trace/sampling";
 import type { Manifest, TraceRequest } from "../../types";
 import { NoAnswer } from "../../views/Vector";
 import { BeamSection } from "./BeamSection";
@@ -132,11 +133,8 @@ function useFiltered(manifest: Manifest, index: number, sampling: SamplingParams
 }
 
 function samplingParams(manifest: Manifest, text: string | undefined): SamplingParams {
-  const { settings, kind } = manifest.decode;
-  const { temperature, top_k, top_p, min_p } = settings;
-  const own = !hasSource(manifest) || kind === "sample" ? { temperature, topK: top_k, topP: top_p, minP: min_p } : NEUTRAL;
   const given = (text ?? "").split(",").map(Number);
-  if (given.length !== 4 || !given.every((x) => x >= 0)) return own;
+  if (given.length !== 4 || !given.every((x) => x >= 0)) return samplingOf(manifest);
   return { temperature: given[0]!, topK: given[1]!, topP: given[2]! || 1, minP: given[3]! };
 }
 

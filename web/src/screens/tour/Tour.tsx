@@ -2,16 +2,17 @@
  * The tour: a card beside the page. Each step asks for a prediction, then for something to do on the page, which it
  * waits for, then says what there is to compare with. The focus moves to the card with each; Escape ends the tour.
  */
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { paramsFromRequest } from "../../state/address";
 import { openTour } from "../../state/guide";
-import { base, edited, route, source } from "../../state/page";
-import { computed, toErrorMessage, useValue } from "../../state/signals";
+import { base, edited, go, isChanged, route, setParams, source } from "../../state/page";
 import { useResource } from "../../state/resource";
+import { computed, useValue } from "../../state/signals";
 import type { Manifest } from "../../types";
-import type { Result, TourStep } from "./context";
-import { type Plan, planOf } from "./plan";
 import { Terms } from "../../views/Terms";
 import { useStyles } from "./Help";
+import { planOf, type TourStep } from "./steps";
 
 export function Tour() {
   useStyles();
@@ -20,6 +21,7 @@ export function Tour() {
   const first = trace ?? now;
   useEffect(() => setTrace(first), [first]);
   const { value: plan, error } = useResource(first && `tour/${first.id}`, () => planOf(first!));
+  const [{ index, phase, guess }, setState] = useState<State>(BEGIN);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key === "Escape" && !event.defaultPrevented && !document.querySelector("dialog[open]")) end();
@@ -27,29 +29,62 @@ export function Tour() {
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   }, []);
-  const other = now !== null && first !== null && now.request.text !== first.request.text;
+  const begin = () => {
+    setTrace(now);
+    setState(BEGIN);
+  };
+  const step = plan?.steps[index], last = index + 1 === plan?.steps.length;
+  const place = step ? `Tour, ${index + 1} of ${plan.steps.length}` : "";
+  const limits = index === 0 && plan?.limits.map((one) => <p key={one} class="note" data-role="tour-limit">{one}</p>);
+  const shown = { step: step!, place, guess };
   return (
     <aside class="tour" aria-label="Tour" onKeyDown={(event) => event.key !== "Escape" && event.stopPropagation()}>
-      {other ? <Card place="" title="You traced another text"><p><button type="button" onClick={() => setTrace(now)}>Begin the tour with it</button></p></Card>
-        : plan ? <Steps key={first!.id} plan={plan} />
-        : <Card place="" title="The tour"><p>{error ? error.message : "Choosing what to show …"}</p></Card>}
+      {now && first && now.request.text !== first.request.text ? <Card place="" title="You traced another text"><p><button type="button" onClick={begin}>Begin the tour with it</button></p></Card>
+        : !step ? <Card place="" title="The tour"><p>{plan ? "There is nothing to show of this text." : error?.message ?? "Choosing what to show …"}</p>{limits}</Card>
+        : phase === "do" ? <Task key={`${index}do`} {...shown} onDone={() => setState({ index, phase: "see", guess })} />
+        : phase === "see" ? (
+          <Result key={`${index}see`} {...shown} last={last}>
+            <button type="button" data-role="tour-next" onClick={() => (last ? end() : setState({ ...BEGIN, index: index + 1 }))}>{last ? "Finish" : "Next step"}</button>
+          </Result>
+        ) : (
+          <Card key={`${index}ask`} place={place} title={step.title}>
+            {limits}
+            <p><Terms>{step.question}</Terms></p>
+            <div class="tour-options" role="group" aria-label="What do you expect?">
+              {[...step.options, "I do not know"].map((option, i) => (
+                <button key={i} type="button" data-option={i} onClick={() => { open(step, first!); setState({ index, phase: "do", guess: i }); }}><bdi>{option}</bdi></button>
+              ))}
+            </div>
+          </Card>
+        )}
     </aside>
   );
 }
+
+/** A step is at "ask", "do" or "see". */
+interface State {
+  index: number;
+  phase: "ask" | "do" | "see";
+  guess: number;
+}
+const BEGIN: State = { index: 0, phase: "ask", guess: -1 };
 
 function end() {
   openTour(null);
   document.getElementById("main")?.focus();
 }
 
-interface CardProps {
-  place: string;
-  title: string;
-  children: preact.ComponentChildren;
+const PARAMS = ["show", "view", "why", "method", "class", "foil", "erased", "sampling", "heat", "position", "beam", "cell", "hide", "sort", "head", "node", "layer", "arithmetic", "numbers", "param"];
+
+/** Opens the screen of a step without edits, forced tokens and masked words. */
+function open({ screen, params }: TourStep, { request }: Manifest) {
+  // A saved page holds the traces that it holds: its address names no text.
+  const text = source.live ? paramsFromRequest(request) : { show: source.stored.some(isChanged) ? "before" : null };
+  go(screen, { ...Object.fromEntries(PARAMS.map((name) => [name, null])), ...text, ...params });
 }
 
 /** The content of the card. Its heading takes the focus when it appears. */
-function Card({ place, title, children }: CardProps) {
+function Card({ place, title, children }: { place: string; title: string; children: ComponentChildren }) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => heading.current?.focus({ preventScroll: true }), []);
   return (
@@ -61,73 +96,44 @@ function Card({ place, title, children }: CardProps) {
   );
 }
 
-/** A step is at "ask", "do" or "see". */
-type Phase = "ask" | "do" | "see";
-
-function Steps({ plan: { steps, limits } }: { plan: Plan }) {
-  const [{ index, phase, guess }, setState] = useState<{ index: number; phase: Phase; guess: number }>({ index: 0, phase: "ask", guess: -1 });
-  const step = steps[index];
-  const place = `Tour, ${index + 1} of ${steps.length}`;
-  if (!step) return <Card place="" title="The tour"><p>There is nothing to show of this text.</p>{limits.map((one) => <p key={one} class="note">{one}</p>)}</Card>;
-  const say = (phase: Phase, chosen = guess) => setState({ index, phase, guess: chosen });
-  if (phase === "ask") {
-    return (
-      <Card key={`${index}ask`} place={place} title={step.title}>
-        {index === 0 && limits.map((one) => <p key={one} class="note" data-role="tour-limit">{one}</p>)}
-        <p><Terms>{step.question}</Terms></p>
-        <div class="tour-options" role="group" aria-label="What do you expect?">
-          {[...step.options, "I do not know"].map((option, i) => (
-            <button key={i} type="button" data-option={i} onClick={() => { step.open(); say("do", i); }}><bdi>{option}</bdi></button>
-          ))}
-        </div>
-      </Card>
-    );
-  }
-  if (phase === "do") return <Task key={`${index}do`} step={step} place={place} guess={guess} onDone={() => say("see")} />;
-  const last = index === steps.length - 1;
-  return (
-    <Found key={`${index}see`} step={step} place={place} guess={guess} last={last}>
-      {last ? <button type="button" data-role="tour-next" onClick={end}>Finish</button>
-        : <button type="button" data-role="tour-next" onClick={() => setState({ index: index + 1, phase: "ask", guess: -1 })}>Next step</button>}
-    </Found>
-  );
+interface Shown {
+  step: TourStep;
+  place: string;
+  guess: number;
 }
 
 const state = computed([route, base, edited], () => ({ route: route.value, base: base.value, edited: edited.value }));
 
 /** Waits for the reader to do something with the page, or does it. */
-function Task({ step, place, guess, onDone }: { step: TourStep; place: string; guess: number; onDone: () => void }) {
-  const done = useValue(state, () => step.done());
-  useEffect(() => { if (done) onDone(); }, [done]);
-  useMarked(step.control);
-  const said = step.options[guess];
+function Task({ step: { task, control, todo, options, done, screen }, place, guess, onDone }: Shown & { onDone: () => void }) {
+  const isDone = useValue(state, ({ route }) => route.screen === screen
+    && (done?.() ?? Object.entries(task).every(([name, value]) => route.params[name] === String(value))));
+  useEffect(() => { if (isDone) onDone(); }, [isDone]);
+  useMarked(control);
+  const said = options[guess];
   return (
     <Card place={place} title="Try it">
-      <p>{said ? <>You expect: <b><bdi>{said}</bdi></b>. </> : null}<Terms>{step.todo}</Terms></p>
+      <p>{said ? <>You expect: <b><bdi>{said}</bdi></b>. </> : null}<Terms>{todo}</Terms></p>
       <div class="tour-row">
-        <button type="button" data-role="do-it" onClick={step.doIt}>Do it for me</button>
-        <button type="button" class="quiet" data-role="to-control" onClick={() => document.querySelector<HTMLElement>(step.control)?.focus()}>Go to the control</button>
+        <button type="button" data-role="do-it" onClick={() => (typeof task === "function" ? task() : setParams(task))}>Do it for me</button>
+        <button type="button" class="quiet" data-role="to-control" onClick={() => document.querySelector<HTMLElement>(control)?.focus()}>Go to the control</button>
       </div>
     </Card>
   );
 }
 
 /** What the reader finds, and what to compare it with. */
-function Found({ step, place, guess, last, children }: { step: TourStep; place: string; guess: number; last: boolean; children: preact.ComponentChildren }) {
-  const [found, setFound] = useState<Result | string | null>(null);
-  useEffect(() => {
-    Promise.resolve().then(step.result).then(setFound, (error: unknown) => setFound(toErrorMessage(error).message));
-  }, []);
-  const result = typeof found === "object" ? found : null;
-  useMarked(result?.at ?? null);
-  if (found === null) return null;
-  const title = !result || !step.options[guess] ? "What you see" : result.right === guess ? "As you expected" : "Not as you expected";
+function Result({ step, place, guess, last, children }: Shown & { last: boolean; children: ComponentChildren }) {
+  const { value: found, error } = useResource("found", async () => step.found());
+  useMarked(found?.at ?? null);
+  if (!found && !error) return null;
+  const title = !found || !step.options[guess] ? "What you see" : found.right === guess ? "As you expected" : "Not as you expected";
   return (
     <Card place={place} title={title}>
-      {result ? <>
-        {result.right !== guess && <p>It is: <b><bdi>{step.options[result.right]}</bdi></b>.</p>}
-        <p data-role="found"><Terms>{result.words}</Terms></p><p class="note"><Terms after={result.words}>{result.compare}</Terms></p>
-      </> : <p data-role="found">{found as string}</p>}
+      {found ? <>
+        {found.right !== guess && <p>It is: <b><bdi>{step.options[found.right]}</bdi></b>.</p>}
+        <p data-role="found"><Terms>{found.words}</Terms></p><p class="note"><Terms after={found.words}>{found.compare}</Terms></p>
+      </> : <p data-role="found">{error!.message}</p>}
       {last && <p class="note">That was the tour. “Keys” opens it again{source.live ? ", also for a text of your own" : ""}.</p>}
       {children}
     </Card>

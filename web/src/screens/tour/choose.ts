@@ -20,25 +20,18 @@ export function strongestKeys({ grids }: KeysSweep, of: (step: string) => boolea
   return all.sort((a, b) => changes(b) - changes(a) || a.effect.change - b.effect.change);
 }
 
-/** The column with the largest weight of a row; `skip` leaves columns out. */
-export function largestColumn(grid: Grid, row: number, skip: (col: number) => boolean = () => false): number {
-  let best = -1;
-  for (let col = 0; col < grid.cols; col++) if (!skip(col) && (best < 0 || at(grid, row, col) > at(grid, row, best))) best = col;
-  return best;
-}
+const largest = (all: readonly number[], of: (i: number) => number) => all.reduce((best, one) => (best < 0 || of(one) > of(best) ? one : best), -1);
 
-/** The row that attends most to a column, other than the same token's. */
-export function largestRow(grid: Grid, col: number, rows: readonly number[]): number {
-  return rows.reduce((best, row) => (best < 0 || at(grid, row, col) > at(grid, best, col) ? row : best), -1);
-}
+/** The column with the largest weight of a row. */
+export const largestColumn = (grid: Grid, row: number) => largest([...Array(grid.cols).keys()], (col) => at(grid, row, col));
+
+/** The row that attends most to a column. */
+export const largestRow = (grid: Grid, col: number, rows: readonly number[]) => largest(rows, (row) => at(grid, row, col));
 
 /** The index of the prediction whose next token is least probable, of those that `may` be asked about; -1: there is none. */
 export function leastCertain(predictions: readonly Prediction[], may: (prediction: Prediction) => boolean): number {
-  let least = -1;
-  predictions.forEach((one, i) => {
-    if (one.actual && may(one) && (least < 0 || one.actual.log_prob < predictions[least]!.actual!.log_prob)) least = i;
-  });
-  return least;
+  const asked = [...predictions.keys()].filter((i) => predictions[i]!.actual && may(predictions[i]!));
+  return largest(asked, (i) => -predictions[i]!.actual!.log_prob);
 }
 
 /** `right` and up to `count - 1` others of `all`, evenly spread, in ascending order. */
@@ -52,13 +45,6 @@ export function optionsOf(right: number, all: readonly number[], count = 4): num
 /** The names of some tokens, with their number where the text has the token more than once. */
 export function tokenNames(pieces: readonly string[], indices: readonly number[]): string[] {
   return indices.map((i) => visible(pieces[i]) + (pieces.filter((one) => one === pieces[i]).length > 1 ? ` (token ${i})` : ""));
-}
-
-/** Number of tokens at the beginning that two lists share. */
-export function commonPrefix(a: readonly unknown[], b: readonly unknown[]): number {
-  let n = 0;
-  while (n < a.length && n < b.length && a[n] === b[n]) n++;
-  return n;
 }
 
 /** Twice a temperature, within the range of the page's slider and on one of its marks; that of greedy decoding counts as 1/2. */
