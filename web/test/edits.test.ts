@@ -4,7 +4,6 @@ import { test } from "node:test";
 import { nameOf, wordsOf } from "../src/trace/words";
 import { differenceOf, passesOf, passOf, subtract, withDifferences } from "../src/sources/difference";
 import { Problem, type Source } from "../src/sources/source";
-import { sortEdits } from "../src/state/refusal";
 import { points } from "../src/tensors/format";
 import type { TensorValue } from "../src/tensors/tensor";
 import { changeOfNext, changesOf } from "../src/trace/changes";
@@ -79,23 +78,6 @@ test("changes are of the candidates that both passes list", () => {
   assert.equal(changeOfNext(TRACE, before, after)?.change, -0.5);
   assert.equal(changeOfNext(TRACE, after, before), null, "not listed");
   assert.deepEqual([0.201, -0.0003, 0, 1e-9, -3e-7].map(points), ["+20.1 pp", "−0.03 pp", "0 pp", "+1e−7 pp", "−3e−5 pp"]);
-});
-
-test("sortEdits applies what can be applied and names what cannot", async () => {
-  const asked: string[][] = [];
-  const trace = async ({ edits = [] }: { edits?: string[] }) => {
-    asked.push(edits);
-    if (edits.some((one) => one.startsWith("bad"))) throw new Problem(`no ${edits.at(-1)}`, "write another", 400);
-  };
-  const sorted = (edits: string[], error: unknown = new Problem("no", "", 400)) => sortEdits({ text: "a", edits }, error, trace);
-  const mixed = await sorted(["a=0", "bad=0", "b=0", "bad2=0"]);
-  assert.deepEqual([mixed.applied, mixed.refused], [["a=0", "b=0"], ["bad=0", "bad2=0"]]);
-  assert.deepEqual(mixed.message, { message: "Not applied: bad=0, bad2=0. No bad=0", hint: "write another" });
-  asked.length = 0;
-  assert.deepEqual((await sorted(["bad=0"])).applied, []);
-  assert.deepEqual(asked, [], "what was just refused is not tried again");
-  assert.deepEqual((await sorted(["a=0"], new Problem("The server does not respond"))).applied, []);
-  assert.deepEqual(asked, [], "nothing was refused");
 });
 
 test("edits that the page opened with end with their text, and others stay", () => {

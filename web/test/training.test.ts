@@ -1,7 +1,8 @@
 /** Tests the pure functions of the Training screen. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { duration, extended, type History, MOST_POINTS, nearestIndex, nothing, pathThrough, pointsOf, scaleOf, tickText } from "../src/screens/training/series";
+import { extended, type History, MOST_POINTS, nothing } from "../src/screens/training/series";
+import { duration, nearestIndex, pathThrough, pointsOf, scaleOf, tickText } from "../src/tensors/scale";
 import type { TrainingNow } from "../src/types";
 
 const part = (steps: number[], generation = 0) =>

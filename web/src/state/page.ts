@@ -12,7 +12,6 @@ import { gradientOf, isGradient } from "../trace/steps";
 import type { Manifest, SavedPageData, RunInfo, StreamName, TraceRequest } from "../types";
 import { formatHash, paramsFromRequest, parseHash, requestFromParams, type Route, type Screen } from "./address";
 import { recall, remember } from "./guide";
-import { sortEdits } from "./refusal";
 import { computed, effect, Loader, type Signal, signal, toErrorMessage, type ErrorMessage } from "./signals";
 
 /** Whether this is the script of a saved page, which holds the data, or of a served one (`build.mjs`). */
@@ -225,6 +224,7 @@ export async function start() {
   /** The request and the parameters of the address that are shown, and the second request; null before the first. */
   let accepted: { request: string; params: Route["params"] } | null = null;
   let acceptedOther: TraceRequest | null = null;
+  let acceptedEdits: string[] = [];
   let base: Promise<unknown> = Promise.resolve(null);
   effect(route, ({ params }) => {
     if (accepted?.request === baseRequest.value) accepted.params = params;
@@ -258,10 +258,11 @@ export async function start() {
     refusal.value = null;
     const error = await third.load(asked?.learn_steps ? "Learning" : "Tracing with edits", asked && (() => source.trace(asked)));
     // Where the text itself is refused the whole address is taken back.
+    if (!error) acceptedEdits = asked?.edits ?? [];
     if (!asked || !error || await base || request !== editedRequest.value) return;
     if (asked.learn_steps) return takeBack(withPatch(route.value.params, { learn_steps: null }), toErrorMessage(error));
-    const { applied, message } = await sortEdits(asked, error, (one) => source.trace(one));
-    if (request === editedRequest.value) takeBack(withPatch(route.value.params, paramsOfEdits({ ...asked, edits: applied })), message);
+    const kept = acceptedEdits.join(" ") === asked.edits?.join(" ") ? [] : acceptedEdits; // those of another text may be refused here
+    takeBack(withPatch(route.value.params, paramsOfEdits({ ...asked, edits: kept })), toErrorMessage(error));
   });
 }
 

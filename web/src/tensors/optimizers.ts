@@ -1,63 +1,15 @@
-/**
- * One step of an optimizer in float64: AdamW (with weight decay 0 also Adam), SGD with momentum, and Muon. As
- * `training/optimizer.py` and PyTorch compute them, so that each number of an update can be compared.
- */
+/** One step of Muon in float64, as `training/optimizer.py` computes it, so that each number of an update can be compared. */
 import { multiply, type Numbers, transpose as transposed } from "./walk";
 
 /** The constants of an optimizer, by PyTorch's names. */
 export type Constants = Record<string, number>;
-
-/** A number that was recomputed, and how far rounding may put the model's from it. */
-export interface Recomputed {
-  value: number;
-  bound: number;
-}
 
 /** The relative error of one rounding of a 32-bit float. */
 export const ROUNDING = 2 ** -24;
 /** That of bfloat16, between two neighbours. */
 const BFLOAT16 = 2 ** -8;
 /** Roundings of the terms of a sum, and of a quotient of several. */
-const [FEW, MANY] = [4, 16];
-
-/** What AdamW computes of one number, in order. */
-export interface AdamStep {
-  mean: Recomputed;
-  square: Recomputed;
-  /** The two averages, corrected for their start at 0. */
-  unbiased: [mean: number, square: number];
-  decayed: number;
-  update: number;
-  after: Recomputed;
-}
-
-export function adamStep(before: number, g: number, mean: number, square: number, step: number, { lr, beta1, beta2, eps, weight_decay }: Constants): AdamStep {
-  const [m, v] = [beta1! * mean + (1 - beta1!) * g, beta2! * square + (1 - beta2!) * g * g];
-  const unbiased: [number, number] = [m / (1 - beta1! ** step), v / (1 - beta2! ** step)];
-  const decayed = before * (1 - lr! * weight_decay!);
-  const update = (lr! * unbiased[0]) / (Math.sqrt(unbiased[1]) + eps!);
-  // Of a mean that nearly cancels, the rounding of its terms remains.
-  const lost = FEW * ROUNDING * (Math.abs(beta1! * mean) + Math.abs((1 - beta1!) * g));
-  const bound = MANY * ROUNDING * Math.abs(update) + Math.abs((update / (m || 1)) * lost) + FEW * ROUNDING * Math.abs(before);
-  return {
-    mean: { value: m, bound: lost }, square: { value: v, bound: FEW * ROUNDING * v + Number.MIN_VALUE }, unbiased, decayed, update, after: { value: decayed - update, bound },
-  };
-}
-
-/** What SGD computes of one number: the gradient with the decay, the momentum, and the number after. */
-export interface SgdStep {
-  withDecay: number;
-  momentum: Recomputed;
-  after: Recomputed;
-}
-
-/** Without momentum the step is that of the gradient; the first momentum is the gradient. */
-export function sgdStep(before: number, g: number, buffer: number, { lr, momentum, weight_decay }: Constants): SgdStep {
-  const withDecay = g + weight_decay! * before;
-  const value = momentum! * buffer + withDecay;
-  const bound = FEW * ROUNDING * (Math.abs(momentum! * buffer) + Math.abs(g) + Math.abs(weight_decay! * before));
-  return { withDecay, momentum: { value, bound }, after: { value: before - lr! * value, bound: lr! * bound * 2 + FEW * ROUNDING * Math.abs(before) } };
-}
+export const [FEW, MANY] = [4, 16];
 
 /** The coefficients of the Newton–Schulz iteration of Muon (Jordan et al. 2024), and how often it is done. */
 export const COEFFICIENTS = [3.4445, -4.775, 2.0315] as const;

@@ -1,5 +1,5 @@
 /** Terms in running text: each is a button with a dotted underline, which shows the definition from the glossary. */
-import type { ComponentChildren } from "preact";
+import { type ComponentChild, type ComponentChildren, Fragment } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import sheet from "../styles/terms.css";
 import { TERMS } from "../terms";
@@ -33,12 +33,14 @@ export function termsIn(text: string, seen = new Set<number>()): (string | [numb
   return [...pieces, text.slice(end)].filter(Boolean);
 }
 
+const flat = (one: ComponentChildren): ComponentChild[] =>
+  (Array.isArray(one) ? one.flatMap(flat) : one && typeof one === "object" && "type" in one && one.type === Fragment ? flat(one.props.children) : [one as ComponentChild]);
+
 /** Shows the terms in those children that are text, each where it occurs first, except those that `after` has. */
 export function Terms({ children, after = "" }: { children: ComponentChildren; after?: string }) {
   const seen = new Set<number>();
   termsIn(after, seen);
-  const parts = Array.isArray(children) ? children.flat() : [children];
-  return <>{parts.map((part) => typeof part !== "string" ? part
+  return <>{flat(children).map((part) => typeof part !== "string" ? part
     : termsIn(part, seen).map((piece) => typeof piece === "string" ? piece : <Term key={piece.join()} term={piece[0]} word={piece[1]} />))}</>;
 }
 

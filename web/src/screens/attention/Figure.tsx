@@ -3,7 +3,7 @@
  * drawings.
  */
 import { useMemo, useState } from "preact/hooks";
-import { hoveredToken, reportError, selection, setParams } from "../../state/page";
+import { hoveredToken, selection, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { percent, points } from "../../tensors/format";
 import { toTensorValue, at, type Grid, mayAttend, selectCells, selectMask } from "../../tensors/grid";
@@ -117,21 +117,9 @@ function Reading({ grid, mask, rows, cols, row, verb, difference }: ReadingProps
   );
 }
 
-const DRAWINGS = [["matrix", "Save heat map:", drawMatrix], ["arcs", "lines:", drawArcs]] as const;
-
-function Save({ figureData, name }: { figureData: FigureData; name: string }) {
-  return (
-    <p class="attention-save">
-      {DRAWINGS.map(([what, words, draw]) => (
-        <span key={what}>
-          {words}
-          {(["svg", "png"] as const).map((format) => (
-            <button key={format} type="button" class="quiet" onClick={() => saveDrawing(draw(figureData), `${name}-${what}`, format).catch(reportError)}>
-              {format.toUpperCase()}
-            </button>
-          ))}
-        </span>
-      ))}
-    </p>
-  );
-}
+const Save = ({ figureData, name }: { figureData: FigureData; name: string }) => (
+  <p class="attention-save">
+    Save as SVG: <button type="button" class="quiet" onClick={() => saveDrawing(drawMatrix(figureData), `${name}-matrix`)}>Heat map</button>
+    <button type="button" class="quiet" onClick={() => saveDrawing(drawArcs(figureData), `${name}-arcs`)}>Lines</button>
+  </p>
+);

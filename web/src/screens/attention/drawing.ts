@@ -1,4 +1,4 @@
-/** Saves a matrix of weights or its lines as a standalone SVG or PNG file, dark on white. */
+/** Saves a matrix of weights or its lines as a standalone SVG file, dark on white. */
 import { at, type Grid, mayAttend } from "../../tensors/grid";
 import { magnitude } from "../../tensors/tensor";
 import { arcLine, largestArcs } from "./lines";
@@ -100,27 +100,9 @@ export function drawArcs(figureData: FigureData): Drawing {
   return frame(figureData, left + width + roomFor(cols, 12), TOP + Math.max(rows.length, cols.length) * step + 8, body);
 }
 
-/** Downloads a drawing as SVG, or as PNG with three pixels per point. */
-export async function saveDrawing(drawing: Drawing, name: string, format: "svg" | "png"): Promise<void> {
-  const svg = new Blob([drawing.svg], { type: "image/svg+xml" });
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(format === "svg" ? svg : await raster(drawing));
-  link.download = `${name}.${format}`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000); // after the download has started
-}
-
-/** Rasterises the SVG, from a data URL, which keeps the canvas readable on a page without an origin. */
-async function raster({ svg, width, height }: Drawing): Promise<Blob> {
-  const image = new Image();
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
-  await image.decode();
-  const scale = Math.min(3, 8192 / Math.max(width, height));
-  const canvas = document.createElement("canvas");
-  canvas.width = width * scale;
-  canvas.height = height * scale;
-  canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);
-  const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve));
-  if (!blob) throw new Error("This browser cannot save this drawing as PNG; save it as SVG");
-  return blob;
+/** Downloads a drawing. */
+export function saveDrawing({ svg }: Drawing, name: string) {
+  const url = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
+  Object.assign(document.createElement("a"), { href: url, download: `${name}.svg` }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000); // after the download has started
 }

@@ -5,6 +5,7 @@ import { useValue } from "../../state/signals";
 import { number, percent, visible } from "../../tensors/format";
 import { asText } from "../../trace/generation";
 import type { Manifest } from "../../types";
+import { Table } from "../../views/Table";
 import { type BeamNode, OUTCOMES, layoutBeam, pathTo } from "./beam";
 import { BeamTree, measured } from "./BeamTree";
 
@@ -39,7 +40,7 @@ export function BeamSection({ manifest, step, onForce }: Props) {
         </label>
       </p>
       <BeamTree layout={layout} step={step} selected={beam} onSelect={select} />
-      <div class="columns arithmetic">
+      <div class="columns">
         {ended.length > 0 && <FinishedTable nodes={ended} penalty={penalty} onSelect={select} />}
         {node && <ScoreTable node={node} penalty={penalty} onForce={onForce} />}
       </div>
@@ -50,20 +51,16 @@ export function BeamSection({ manifest, step, onForce }: Props) {
 function ScoreTable({ node, penalty, onForce }: { node: BeamNode; penalty: number; onForce: Props["onForce"] }) {
   const path = pathTo(node);
   const { log_prob, total, score, piece } = node.candidate;
-  const row = (name: ComponentChildren, value: number) => <tr><th scope="row" class="label">{name}</th><td>{number(value, 4)}</td></tr>;
+  const rows: [ComponentChildren, number][] = [
+    ["sum before this token", node.parent?.candidate.total ?? 0],
+    [<>log p({visible(piece)}), p = {percent(Math.exp(log_prob))}</>, log_prob],
+    ["sum of log-probabilities", total],
+    [<>score: sum / {path.length}<sup>{penalty}</sup></>, score],
+  ];
   return (
-    <div class="arithmetic-scroll" aria-live="polite">
+    <div aria-live="polite">
       <h3><i>{asText(path.map((one) => one.candidate.piece)) || "(empty)"}</i></h3>
-      <table>
-        <tbody>
-          {row("sum before this token", node.parent?.candidate.total ?? 0)}
-          {row(<>log p({visible(piece)}), p = {percent(Math.exp(log_prob))}</>, log_prob)}
-        </tbody>
-        <tfoot>
-          {row("sum of log-probabilities", total)}
-          {row(<>score: sum / {path.length}<sup>{penalty}</sup></>, score)}
-        </tfoot>
-      </table>
+      <Table label="Score" columns={["", ""]} rows={rows.map(([name, value]) => ({ cells: [name, number(value, 4)] }))} />
       <p>
         This hypothesis is {OUTCOMES[node.outcome]}.{" "}
         {node.outcome !== "finished" && source.live && (
@@ -78,28 +75,18 @@ function ScoreTable({ node, penalty, onForce }: { node: BeamNode; penalty: numbe
 
 function FinishedTable({ nodes, penalty, onSelect }: { nodes: BeamNode[]; penalty: number; onSelect: (node: BeamNode) => void }) {
   return (
-    <div class="arithmetic-scroll">
+    <div>
       <h3>Finished hypotheses, by sum / length{penalty === 1 ? "" : <sup>{penalty}</sup>}</h3>
-      <table class="ended">
-        <thead><tr>{["Text", "Length", "Sum", "Score"].map((head) => <th key={head} scope="col" class={head === "Text" ? "label" : ""}>{head}</th>)}</tr></thead>
-        <tbody>
-          {nodes.map((node) => {
-            const path = pathTo(node);
-            return (
-              <tr key={node.key} class={node.chosen ? "term-mark" : ""}>
-                <th scope="row" class="label">
-                  <button type="button" class="link" onClick={() => onSelect(node)}>
-                    {asText(path.slice(0, -1).map((one) => one.candidate.piece)) || "(empty)"}
-                  </button>
-                </th>
-                <td>{path.length}</td>
-                <td>{number(node.candidate.total, 4)}</td>
-                <td>{number(node.candidate.score, 4)}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
+      <Table
+        label="Finished hypotheses" columns={["Text", "Length", "Sum", "Score"]}
+        rows={nodes.map((node) => {
+          const path = pathTo(node), text = asText(path.slice(0, -1).map((one) => one.candidate.piece)) || "(empty)";
+          return {
+            cells: [<button type="button" class="link" onClick={() => onSelect(node)}>{text}</button>, path.length, number(node.candidate.total, 4), number(node.candidate.score, 4)],
+            attributes: { class: node.chosen ? "term-mark" : "" },
+          };
+        })}
+      />
     </div>
   );
 }

@@ -7,7 +7,7 @@ import { useScreenKeys } from "../../state/keys";
 import { route, setParams, source, trace } from "../../state/page";
 import { useTensor } from "../../state/resource";
 import { useValue } from "../../state/signals";
-import { filterAll, filterTop, isNeutral, type SamplingParams } from "../../tensors/filters";
+import { filterAll, filterTop, isNeutral, NEUTRAL, type SamplingParams } from "../../tensors/filters";
 import { count, percent, visible } from "../../tensors/format";
 import { isClassifier, isEmbedder, isMasked, isGiven, lockReason, forcedPrefix, requestWithPrefix, predictionIndex, outputStream } from "../../trace/generation";
 import { samplingOf } from "../../trace/sampling";
@@ -16,7 +16,6 @@ import { NoAnswer } from "../../views/Vector";
 import { BeamSection } from "./BeamSection";
 import { ChangedPredictions } from "./ChangedPredictions";
 import { ClassifierView } from "./ClassifierView";
-import { MaskedView } from "./MaskedView";
 import { SamplingSliders, DecodeForm } from "./Sampling";
 import { NextTokens, Scrubber } from "./Steps";
 
@@ -25,17 +24,17 @@ const BARS = 14;
 export function DecodeScreen({ trace: manifest }: { trace: Manifest }) {
   if (isEmbedder(manifest)) return <NoAnswer title="Decode" what="decode" trace={manifest} />;
   if (passesOf(manifest)) return <ChangedPredictions manifest={manifest} />;
-  if (isMasked(manifest)) return <MaskedView manifest={manifest} />;
   return isClassifier(manifest) ? <ClassifierView key={manifest.id} manifest={manifest} /> : <GenerationView manifest={manifest} />;
 }
 
-/** Generated text: the tokens, the distribution of each step, the sampling parameters. */
+/** Generated text, or a text with [MASK]: the tokens, the distribution at each, and where text is written the sampling parameters. */
 function GenerationView({ manifest }: { manifest: Manifest }) {
   const { predictions, model, decode } = manifest;
   const { params } = useValue(route);
   const index = predictionIndex(manifest, params["position"]);
   const prediction = predictions[index];
-  const sampling = samplingParams(manifest, params["sampling"]);
+  const masked = isMasked(manifest);
+  const sampling = masked ? NEUTRAL : samplingParams(manifest, params["sampling"]);
   const neutral = isNeutral(sampling);
   const position = prediction?.position ?? 0;
   const { filtered, loading } = useFiltered(manifest, index, sampling);
@@ -53,21 +52,22 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
     return true;
   });
   if (!prediction || !filtered) return <p>There is no step to show, because the text is empty.</p>;
-  const locked = lockReason(manifest, position, source.live);
+  const locked = masked ? "" : lockReason(manifest, position, source.live);
 
   return (
     <>
       <h1>Decode</h1>
       <p>
-        The model generates one token per step, from a probability for each of the {count(model.vocab_size)} tokens
-        of the vocabulary: the search or sampling selects one, which the next step reads.
+        {masked
+          ? `A masked language model predicts each token from the text on both sides of it: a probability for each of the ${count(model.vocab_size)} tokens of the vocabulary. Those at [MASK] fill in the text.`
+          : `The model generates one token per step, from a probability for each of the ${count(model.vocab_size)} tokens of the vocabulary: the search or sampling selects one, which the next step reads.`}
       </p>
       <Scrubber manifest={manifest} index={index} onStep={goTo} />
       <div class="columns">
         <section aria-labelledby="after-title">
           <NextTokenText manifest={manifest} index={index} />
           <NextTokens
-            filtered={filtered} pieces={new Map(prediction.top.map((c) => [c.id, c.piece]))} actual={prediction.actual?.id}
+            filtered={filtered} pieces={new Map(prediction.top.map((c) => [c.id, c.piece]))} actual={(prediction.actual ?? (masked ? prediction.top[0] : null))?.id}
             neutral={neutral} locked={locked} eos={model.special_ids.eos}
             onForce={(id) => force(forcedPrefix(manifest, position, id), position + 1)}
           />
@@ -78,7 +78,7 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
             {locked ?? "Select a bar to force that token."}
           </p>
         </section>
-        <section aria-labelledby="sampling-title">
+        {!masked && <section aria-labelledby="sampling-title">
           <h2 id="sampling-title">Sampling</h2>
           <SamplingSliders sampling={sampling} onChange={(next) => setParams({ sampling: formatParams(next) })} />
           <p>
@@ -86,32 +86,31 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
             {params["sampling"] && <> <button type="button" class="link" onClick={() => setParams({ sampling: null })}>Reset</button></>}
           </p>
           {source.live && <DecodeForm key={manifest.id} manifest={manifest} sampling={sampling} onTrace={(request) => ask(request, null)} />}
-        </section>
+        </section>}
       </div>
       {decode.kind === "beam" && decode.steps.length > 0 && (
         <BeamSection manifest={manifest} step={Math.min(index, decode.steps.length - 1)} onForce={(prefix) => force(prefix, prefix.length)} />
       )}
-      {manifest.edited && <p class="note">The tokens are those decoded without your edits; the probabilities are with them.</p>}
+      {manifest.edited && <p class="note">{masked ? "" : "The tokens are those decoded without your edits. "}The probabilities are those with your edits.</p>}
       {decode.kind === "given" && <p>This translation was given, not decoded: each step shows the probability of its next token.</p>}
     </>
   );
 }
 
-/** The context, and the next token with its probability and rank. */
+/** The context, and the next token with its probability and rank; or the token at a position that is predicted from both sides. */
 function NextTokenText({ manifest, index }: { manifest: Manifest; index: number }) {
-  const { actual, position } = manifest.predictions[index]!;
-  const stream = outputStream(manifest);
-  const at = (position ?? 0) + 1;
-  const p = actual && Math.exp(actual.log_prob);
+  const { actual, position, top } = manifest.predictions[index]!;
+  const { pieces } = outputStream(manifest), at = position ?? 0, masked = isMasked(manifest), vocabulary = count(manifest.model.vocab_size);
+  const shown = actual ?? (masked && manifest.generation.masked!.includes(at) ? top[0]! : null), p = shown && Math.exp(shown.log_prob);
+  const how = masked ? "The model reads this token, so it need not predict it." : isGiven(manifest, at) ? "It was given." : "It was generated.";
   return (
     <>
       <h2 id="after-title">
-        After <i><bdi>{at > 6 && "… "}{stream.pieces.slice(Math.max(0, at - 6), at).map(visible).join(" ")}</bdi></i>
+        {masked ? <>Token {at}: <bdi>{visible(pieces[at])}</bdi></> : <>After <i><bdi>{at > 5 && "… "}{pieces.slice(Math.max(0, at - 5), at + 1).map(visible).join(" ")}</bdi></i></>}
       </h2>
       <p aria-live="polite" data-role="probability" data-value={p ?? undefined}>
-        {actual && p !== null
-          ? <><b><bdi>{visible(actual.piece)}</bdi></b> ({isGiven(manifest, at - 1) ? "given" : "generated"}): {percent(p)}, rank {count(actual.rank + 1)} of {count(manifest.model.vocab_size)}.</>
-          : "No next token: the text ends here."}
+        {shown && p !== null ? <><b><bdi>{visible(shown.piece)}</bdi></b>: {percent(p)}{actual && `, rank ${count(actual.rank + 1)} of ${vocabulary}. ${how}`}</>
+          : masked ? "This token is never predicted." : "No next token: the text ends here."}
       </p>
     </>
   );

@@ -3,6 +3,7 @@ import { number, percent, signed } from "../../tensors/format";
 import { hasSource, isClassifier, isEmbedder } from "../../trace/generation";
 import type { Learned, Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
+import { Table } from "../../views/Table";
 
 /** Parameters that are shown: those that moved furthest. */
 const MOST = 14;
@@ -18,19 +19,12 @@ export function OthersSection({ learned, trace }: { learned: Learned; trace: Man
         : "The evaluation of such a model keeps no texts with right answers, so there are none to compare with."}</p> : (
         <>
           <p>Learning one answer may be forgetting another: of {others.length} texts that the run was evaluated on, {worse} {worse === 1 ? "has" : "have"} a larger loss than before.</p>
-          <div class="arithmetic-scroll" tabIndex={0} role="region" aria-label="Losses of other texts">
-            <table class="learn-table">
-              <thead><tr><th scope="col" class="label">text</th><th scope="col" class="label">right answer</th><th scope="col">before</th><th scope="col">after</th><th scope="col">change</th></tr></thead>
-              <tbody>
-                {others.map(({ text, answer, loss_before, loss_after }, i) => (
-                  <tr key={i}>
-                    <td class="label learn-text" dir="auto">{text.length > 60 ? `${text.slice(0, 60)}…` : text}</td><td class="label" dir="auto">{answer}</td>
-                    <td>{number(loss_before)}</td><td>{number(loss_after)}</td><td>{signed(loss_after - loss_before)}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Table
+            label="Losses of other texts" columns={["text", "right answer", "before", "after", "change"]}
+            rows={others.map(({ text, answer, loss_before, loss_after }) => ({
+              cells: [<bdi>{text.length > 60 ? `${text.slice(0, 60)}…` : text}</bdi>, <bdi>{answer}</bdi>, number(loss_before), number(loss_after), signed(loss_after - loss_before)],
+            }))}
+          />
           <p class="note">Losses of the right answers{trace.learning?.target == null ? " in nats per label, without label smoothing" : ", squared errors in standard deviations of the training numbers"}.</p>
         </>
       )}

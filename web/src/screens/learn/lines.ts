@@ -1,6 +1,6 @@
 /** The arithmetic of one number of an update, line by line, from the tensors of the optimizer's last step. */
 import { sliceOffsets, type TensorValue } from "../../tensors/tensor";
-import { adamStep, COEFFICIENTS, ITERATIONS, muonStep, productsOf, ROUNDING, sgdStep } from "../../tensors/optimizers";
+import { COEFFICIENTS, FEW, ITERATIONS, MANY, muonStep, productsOf, ROUNDING } from "../../tensors/optimizers";
 import type { Manifest, ParameterGroup } from "../../types";
 
 /** One line: what it is, the arithmetic, and, of a number that the optimizer keeps, how far the recomputed one is from it. */
@@ -29,8 +29,6 @@ export function sliceOfPlace(trace: Manifest, { parameter, row, col }: Place): s
   return axes.length > 1 ? `${axes[0]!.name}:${row};${axes[1]!.name}:${col}` : `${axes[0]!.name}:${col}`;
 }
 
-const check = ({ value, bound }: { value: number; bound: number }, actual: number) => ({ delta: Math.abs(value - actual), bound });
-
 /** `factor` is that of clipping; `step` counts from 1. */
 export async function updateLines(trace: Manifest, group: ParameterGroup, place: Place, step: number, read: Read): Promise<Line[]> {
   const slice = sliceOfPlace(trace, place);
@@ -40,31 +38,34 @@ export async function updateLines(trace: Manifest, group: ParameterGroup, place:
   const start: Line = { name: "θ before", text: number6(before) };
   const gradient: Line = { name: "g", text: `${n(g)}, the gradient after clipping` };
   if (group.optimizer === "muon") return [start, gradient, ...(await muonLines(trace, group, place, before, after, read))];
-  const zero = step === 1;
-  const old = async (part: string) => (zero ? 0 : get(`${part}_before`));
+  const old = async (part: string) => (step === 1 ? 0 : get(`${part}_before`));
+  const kept = async (part: string, value: number, bound: number) => ({ delta: Math.abs(value - (await get(part))), bound });
+  const lr = c.lr!, decay = c.weight_decay!, size = FEW * ROUNDING;
   if (group.optimizer === "sgd") {
     const buffer = c.momentum ? await old("momentum_buffer") : 0;
-    const found = sgdStep(before, g, buffer, c);
-    const decay = c.weight_decay ? `${n(g)} + ${n(c.weight_decay)} · ${p(before)} = ${n(found.withDecay)}` : n(found.withDecay);
+    const decayed = g + decay * before, b = c.momentum! * buffer + decayed, value = before - lr * b;
+    const bound = size * (Math.abs(c.momentum! * buffer) + Math.abs(g) + Math.abs(decay * before));
     return [
       start, gradient,
-      ...(c.weight_decay ? [{ name: "g with weight decay", text: `g + λ θ = ${decay}` }] : []),
-      ...(c.momentum ? [{ name: "momentum", text: `μ b + g = ${n(c.momentum)} · ${p(buffer)} + ${p(found.withDecay)} = ${n(found.momentum.value)}`, check: check(found.momentum, await get("momentum_buffer")) }] : []),
-      { name: "θ after", text: `θ − lr · b = ${number6(before)} − ${n(c.lr!)} · ${p(found.momentum.value)} = ${number6(found.after.value)}`, check: check(found.after, after), last: true },
+      ...(decay ? [{ name: "g with weight decay", text: `g + λ θ = ${n(g)} + ${n(decay)} · ${p(before)} = ${n(decayed)}` }] : []),
+      ...(c.momentum ? [{ name: "momentum", text: `μ b + g = ${n(c.momentum)} · ${p(buffer)} + ${p(decayed)} = ${n(b)}`, check: await kept("momentum_buffer", b, bound) }] : []),
+      { name: "θ after", text: `θ − lr · b = ${number6(before)} − ${n(lr)} · ${p(b)} = ${number6(value)}`, check: { delta: Math.abs(value - after), bound: lr * bound * 2 + size * Math.abs(before) }, last: true },
     ];
   }
-  const [mean, square] = [await old("exp_avg"), await old("exp_avg_sq")];
-  const found = adamStep(before, g, mean, square, step, c);
-  const [m, v] = found.unbiased;
+  const [mean, square, beta1, beta2] = [await old("exp_avg"), await old("exp_avg_sq"), c.beta1!, c.beta2!];
+  const [m, v] = [beta1 * mean + (1 - beta1) * g, beta2 * square + (1 - beta2) * g * g], [left1, left2] = [1 - beta1 ** step, 1 - beta2 ** step];
+  const decayed = before * (1 - lr * decay), update = (lr * (m / left1)) / (Math.sqrt(v / left2) + c.eps!), value = decayed - update;
+  const lost = size * (Math.abs(beta1 * mean) + Math.abs((1 - beta1) * g)); // of a mean that nearly cancels, the rounding of its terms remains
+  const bound = MANY * ROUNDING * Math.abs(update) + Math.abs((update / (m || 1)) * lost) + size * Math.abs(before);
   return [
     start, gradient,
-    { name: "mean m", text: `β₁ m + (1 − β₁) g = ${n(c.beta1!)} · ${p(mean)} + ${n(1 - c.beta1!)} · ${p(g)} = ${n(found.mean.value)}`, check: check(found.mean, await get("exp_avg")) },
-    { name: "mean square v", text: `β₂ v + (1 − β₂) g² = ${n(c.beta2!)} · ${n(square)} + ${n(1 - c.beta2!)} · ${n(g * g)} = ${n(found.square.value)}`, check: check(found.square, await get("exp_avg_sq")) },
-    { name: "corrected m̂", text: `m / (1 − β₁${power(step)}) = ${n(found.mean.value)} / ${n(1 - c.beta1! ** step)} = ${n(m)}` },
-    { name: "corrected v̂", text: `v / (1 − β₂${power(step)}) = ${n(found.square.value)} / ${n(1 - c.beta2! ** step)} = ${n(v)}` },
-    ...(c.weight_decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${number6(before)} · (1 − ${n(c.lr!)} · ${n(c.weight_decay)}) = ${number6(found.decayed)}` }] : []),
-    { name: "step", text: `lr · m̂ / (√v̂ + ε) = ${n(c.lr!)} · ${p(m)} / (${n(Math.sqrt(v))} + ${n(c.eps!)}) = ${n(found.update)}` },
-    { name: "θ after", text: `${number6(found.decayed)} − ${p(found.update)} = ${number6(found.after.value)}`, check: check(found.after, after), last: true },
+    { name: "mean m", text: `β₁ m + (1 − β₁) g = ${n(beta1)} · ${p(mean)} + ${n(1 - beta1)} · ${p(g)} = ${n(m)}`, check: await kept("exp_avg", m, lost) },
+    { name: "mean square v", text: `β₂ v + (1 − β₂) g² = ${n(beta2)} · ${n(square)} + ${n(1 - beta2)} · ${n(g * g)} = ${n(v)}`, check: await kept("exp_avg_sq", v, size * v + Number.MIN_VALUE) },
+    { name: "corrected m̂", text: `m / (1 − β₁${power(step)}) = ${n(m)} / ${n(left1)} = ${n(m / left1)}` },
+    { name: "corrected v̂", text: `v / (1 − β₂${power(step)}) = ${n(v)} / ${n(left2)} = ${n(v / left2)}` },
+    ...(decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${number6(before)} · (1 − ${n(lr)} · ${n(decay)}) = ${number6(decayed)}` }] : []),
+    { name: "step", text: `lr · m̂ / (√v̂ + ε) = ${n(lr)} · ${p(m / left1)} / (${n(Math.sqrt(v / left2))} + ${n(c.eps!)}) = ${n(update)}` },
+    { name: "θ after", text: `${number6(decayed)} − ${p(update)} = ${number6(value)}`, check: { delta: Math.abs(value - after), bound }, last: true },
   ];
 }
 

@@ -7,18 +7,15 @@ import { useResource } from "../../state/resource";
 import { useValue } from "../../state/signals";
 import { hasSource, isClassifier, isMasked } from "../../trace/generation";
 import { capital, number } from "../../tensors/format";
-import sheet from "../../styles/learn.css";
 import type { LearningFacts, Manifest } from "../../types";
-import { adopt, Terms } from "../../views/Terms";
+import { Terms } from "../../views/Terms";
 import { LearnForm } from "./Form";
 import { LossSection } from "./Loss";
-import { NumberLossSection } from "./NumberLoss";
 import { MovedSection, OthersSection } from "./Others";
 import { StepsSection } from "./Steps";
 import { UpdateSection } from "./Update";
 
 export function LearnScreen({ trace: shown }: { trace: Manifest }) {
-  adopt(sheet);
   const trace = useValue(base) ?? shown;
   const steps = useValue(learnSteps);
   const after = useValue(edited);
@@ -38,7 +35,7 @@ export function LearnScreen({ trace: shown }: { trace: Manifest }) {
         : made ? <p class="note" data-role="refused">A model learns without edits only. <button type="button" class="link" onClick={() => setEdits([])}>Remove the edits</button></p>
         : <LearnForm key={`${trace.request.text}|${trace.request.answer}`} trace={trace} />}
       {facts && source.live && <OwnAnswer trace={trace} />}
-      {facts && (facts.target === null ? <LossSection before={trace} after={learned && after} /> : <NumberLossSection before={trace} after={learned && after} />)}
+      {facts && <LossSection before={trace} after={learned && after} />}
       {facts && learned && after && (
         <>
           <StepsSection learned={learned} facts={facts} />

@@ -1,12 +1,7 @@
-/** The keyboard shortcuts, in a modal dialog, and the way to the tour; and the style sheet of both. */
+/** The keyboard shortcuts, in a modal dialog, and the way to the tour. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { guide, openTour } from "../../state/guide";
-import sheet from "../../styles/tour.css";
-import { adopt } from "../../views/Terms";
-
-/** Adds the style sheet to the document. */
-export const useStyles = () => adopt(sheet);
 
 const KEYS: [string, string][] = [
   ["1 … 8", "open a screen"],
@@ -26,7 +21,6 @@ const KEYS: [string, string][] = [
 
 /** A modal dialog, opened at once; closing it also says so in `guide`. */
 export function Dialog({ name, title, children }: { name: "help" | "share"; title: string; children: ComponentChildren }) {
-  useStyles();
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current!.showModal(), []);
   return (

@@ -11,11 +11,9 @@ import { useResource } from "../../state/resource";
 import { computed, useValue } from "../../state/signals";
 import type { Manifest } from "../../types";
 import { Terms } from "../../views/Terms";
-import { useStyles } from "./Help";
 import { planOf, type TourStep } from "./steps";
 
 export function Tour() {
-  useStyles();
   const now = useValue(base);
   const [trace, setTrace] = useState<Manifest | null>(now);
   const first = trace ?? now;

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { useValue } from "../../state/signals";
 import { capital, count, number } from "../../tensors/format";
 import type { ControlRequest, TrainingNow } from "../../types";
-import { duration } from "./series";
+import { duration } from "../../tensors/scale";
 import { control, failure, history } from "./store";
 
 const STATES: Record<TrainingNow["state"], string> = {

@@ -6,8 +6,8 @@ import { useValue } from "../../state/signals";
 import { count, number, percent } from "../../tensors/format";
 import type { TrainingNow, UpdatePoint } from "../../types";
 import { Choices } from "../../views/Choices";
-import { Chart, type Line } from "./Chart";
-import { duration, nearestIndex, pointsOf } from "./series";
+import { duration, nearestIndex, pointsOf } from "../../tensors/scale";
+import { Chart, type Line } from "../../views/Chart";
 import { cursor, history } from "./store";
 
 type By = "step" | "seconds";
@@ -30,7 +30,7 @@ export function Curves({ now }: { now: TrainingNow }) {
   const updatesAt = updates.map((one) => one[by]);
   const scores = (name: string) => pointsOf(validAt, validations.map((one) => one.scores[name]));
   const validLoss = scores("loss");
-  const shared = { xs, by };
+  const shared = { xs, by, cursor };
   const losses = [...curve.loss, ...validations.map((one) => one.scores.loss ?? null)].filter((one): one is number => one !== null && one > 0);
   const wide = losses.length > 0 && Math.max(...losses) > 20 * Math.min(...losses);
   const lines = (points: Line["points"], name: string): Line[] => [{ name, points }];
@@ -79,7 +79,7 @@ function Updates({ updates, at, xs, by }: { updates: readonly UpdatePoint[]; at:
   lines.sort((a, b) => Number(a.kind === "main") - Number(b.kind === "main")); // the chosen one on top
   return (
     <div>
-      <Chart name="updates" title="Update ÷ weight, ‖Δw‖ / ‖w‖, of each matrix" log lines={lines} xs={xs} by={by} />
+      <Chart name="updates" title="Update ÷ weight, ‖Δw‖ / ‖w‖, of each matrix" log lines={lines} xs={xs} by={by} cursor={cursor} />
       {names.length > 0 && (
         <label class="small">
           Matrix <select data-role="matrix" value={one} onChange={(event) => setChosen(event.currentTarget.value)}>

@@ -3,15 +3,12 @@ import { useEffect } from "preact/hooks";
 import { source } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { capital } from "../../tensors/format";
-import sheet from "../../styles/training.css";
-import { adopt } from "../../views/Terms";
 import { Controls, StateLine } from "./Controls";
 import { Curves } from "./Curves";
 import { Probes } from "./Probes";
 import { failure, follow, now as received } from "./store";
 
 export function TrainingScreen() {
-  adopt(sheet);
   useEffect(follow, []);
   const now = useValue(received);
   const lost = useValue(failure);

@@ -12,8 +12,7 @@ import { Bars } from "../../views/Bars";
 import { Choices } from "../../views/Choices";
 import { Terms } from "../../views/Terms";
 import { isNumber, NoAnswer } from "../../views/Vector";
-import { ContributionsView } from "./Contributions";
-import { CheckpointsView, KeysView, LayersView, PartsView, StatesView } from "./Sweeps";
+import { SweepView } from "./Sweeps";
 import { Faithfulness } from "./Faithfulness";
 import { Probability, ErrorText } from "./Probability";
 import { Question } from "./Question";
@@ -28,7 +27,6 @@ export function WhyScreen({ trace }: { trace: Manifest }) {
   const { params } = useValue(route);
   const views = useValue(editable) ? VIEWS.filter(([name]) => !(name in trace.refused)) : [];
   const view = views.find(([name]) => name === params.why)?.[0] ?? "words";
-  const words = view === "words";
   if (isEmbedder(trace) && !isNumber(trace)) return <NoAnswer title="Why" what="explain" trace={trace} />;
   return (
     <>
@@ -37,13 +35,7 @@ export function WhyScreen({ trace }: { trace: Manifest }) {
           <Choices name="why" label="What is changed" options={views} chosen={view} onChoose={(why: View) => setParams({ why: why === "words" ? null : why }, { push: true })} />
         </div>
       )}
-      {words ? <Attributions key={trace.id} manifest={trace} /> : <h1>Why</h1>}
-      {view === "parts" && <PartsView trace={trace} />}
-      {view === "keys" && <KeysView trace={trace} />}
-      {view === "layers" && <LayersView trace={trace} />}
-      {view === "contributions" && <ContributionsView trace={trace} />}
-      {view === "states" && <StatesView trace={trace} />}
-      {view === "checkpoints" && <CheckpointsView />}
+      {view === "words" ? <Attributions key={trace.id} manifest={trace} /> : <><h1>Why</h1><SweepView key={view} trace={trace} kind={view} /></>}
     </>
   );
 }

@@ -1,9 +1,8 @@
 /** A line chart with its axes, and a line at the position that is read in all charts. */
 import { useRef } from "preact/hooks";
-import { useValue } from "../../state/signals";
-import { number } from "../../tensors/format";
-import { duration, pathThrough, type Point, scaleOf, tickText } from "./series";
-import { cursor } from "./store";
+import { type Signal, signal, useValue } from "../state/signals";
+import { number } from "../tensors/format";
+import { duration, pathThrough, type Point, scaleOf, tickText } from "../tensors/scale";
 
 export interface Line {
   name: string;
@@ -22,11 +21,15 @@ interface Props {
   by: "step" | "seconds";
   log?: boolean;
   zero?: boolean;
+  /** The position that is read, the same in all charts. */
+  cursor?: Signal<number | null>;
 }
+
+const own = signal<number | null>(null);
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [520, 204, 62, 512, 10, 164];
 
-export function Chart({ name, title, lines, xs, by, log = false, zero = false }: Props) {
+export function Chart({ name, title, lines, xs, by, log = false, zero = false, cursor = own }: Props) {
   const svg = useRef<SVGSVGElement>(null);
   const at = useValue(cursor);
   const x = scaleOf([xs[0] ?? 0, xs.at(-1) ?? 1], [LEFT, RIGHT]);
