@@ -6,7 +6,7 @@ import { differenceOf, passesOf, passOf, subtract, withDifferences } from "../sr
 import { Problem, type Source } from "../src/sources/source";
 import { points } from "../src/tensors/format";
 import type { TensorValue } from "../src/tensors/tensor";
-import { changeOfNext, changesOf } from "../src/trace/changes";
+import { changeOfNext, changesOf } from "../src/trace/generation";
 import { describeEdit, keptEdits, maskOfHead } from "../src/trace/edits";
 import { rowTexts, rowTextsOf } from "../src/trace/generation";
 import { piecesOf } from "../src/trace/descriptions";

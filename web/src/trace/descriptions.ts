@@ -142,11 +142,11 @@ const NAMES: Record<string, string> = {
 const WORDS: Record<string, (...x: string[]) => string> = {
   "+": (a, b) => `${a} + ${b}`, "-": (a, b) => `${a} − ${b}`, "*": (a, b) => `${a} · ${b}`, "/": (a, b) => `\\frac{${a}}{${b}}`, "@": (a, b) => `${a} ${b}`,
   T: (x) => `${x}^T`, exp: (x) => `e^{${x}}`, sq: (x) => `${x}^2`, rsqrt: (x) => `\\frac{1}{\\sqrt{${x}}}`, sum: (x) => `∑ ${x}`, max0: (x) => `max(0, ${x})`,
-  positive: (x) => `[${x} > 0]`, nonzero: (x) => x!, atleast1: (x) => `max(1, ${x})`, peak_of: (x) => `max(${x})`, gather: (table, ids) => `${table}[${ids}]`, flat: (x) => x!,
+  positive: (x) => `[${x} > 0]`, nonzero: (x) => x!, atleast1: (x) => `max(1, ${x})`, peak_of: (x) => `max(${x})`, unmasked: (s, mask) => `(${s} where ${mask})`, gather: (table, ids) => `${table}[${ids}]`, flat: (x) => x!,
   row: (x) => x!, column_of: (g) => g!, by_row: (x) => x!, waves: () => "(sin~\\frac{t}{10000^{2i/C}}, cos~\\frac{t}{10000^{2i/C}})", cosines: () => "cos~θ_{t,j}", sines: () => "sin~θ_{t,j}",
 };
 /** Those whose arguments need no parentheses, and how tightly the others bind. */
-const LOOSE = /^(\/|exp|rsqrt|max0|positive|nonzero|atleast1|peak_of|gather|waves|cosines|sines|row|flat|column_of|by_row)$/;
+const LOOSE = /^(\/|exp|unmasked|rsqrt|max0|positive|nonzero|atleast1|peak_of|gather|waves|cosines|sines|row|flat|column_of|by_row)$/;
 const RANK: Record<string, number> = { "+": 1, "-": 1, "*": 2, "@": 2, sum: 2, T: 3, sq: 3 };
 
 /** What is in the formula of a step that no expression gives. */
@@ -158,11 +158,11 @@ const SOURCES: Record<string, string> = {
 export function formula(node: TraceNode): string {
   const row = rowOfStep(node);
   if (!row?.gives) return SOURCES[String(node.attrs.kind ?? node.op)] ?? "";
-  const given = argumentsOf(node, row);
+  const given = argumentsOf(node, row), names = { ...NAMES };
   const isMissing = (tree: Tree) => typeof tree === "string" && row.optional.includes(tree) && !(tree in given);
   const tex = (tree: Tree, rank = 0): string => {
     if (typeof tree === "number") return number(tree);
-    if (typeof tree === "string") return tree !== "eps" && typeof node.attrs[tree] === "number" ? number(node.attrs[tree]) : NAMES[tree] ?? tree;
+    if (typeof tree === "string") return tree !== "eps" && typeof node.attrs[tree] === "number" ? number(node.attrs[tree]) : names[tree] ?? tree;
     const [word, first, second] = tree;
     if ((word === "+" || word === "unmasked") && isMissing(second!)) return tex(first!, rank);
     const own = RANK[word] ?? 4;
@@ -170,8 +170,13 @@ export function formula(node: TraceNode): string {
     const text = WORDS[word] ? WORDS[word](...parts) : `${word.replaceAll("_", "~")}(${parts.join(", ")})`;
     return own < rank ? `(${text})` : text;
   };
-  const result = isGradient(node) ? `g_{${NAMES[node.op.split(".")[1]!] ?? node.op.split(".")[1]}}` : "y";
-  return [...Object.entries(row.where), [result, row.gives] as const].map(([name, tree]) => `${NAMES[name] ?? name} = ${tex(tree)}`).join("\n");
+  const of = node.op.split(".")[1]!, lines: string[] = [];
+  for (const [name, tree] of Object.entries(row.where)) {
+    const text = tex(tree);
+    if (/^\w+$/.test(text)) names[name] = text; // another name for the same
+    else lines.push(`${names[name] ?? name} = ${text}`);
+  }
+  return [...lines, `${isGradient(node) ? `g_{${names[of] ?? of}}` : "y"} = ${tex(row.gives)}`].join("\n");
 }
 
 /** The pieces of a formula between which it may break: it breaks before its operators, outside of groups and brackets. */

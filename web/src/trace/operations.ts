@@ -5,7 +5,7 @@
 import { count, number, visible } from "../tensors/format";
 import { defined, type Names, type Numbers, offsetIn, run, type Value, type Values, walk } from "../tensors/walk";
 import type { Axis, Row, TraceNode, Tree } from "../types";
-import { labelsOf, nameOf, pieceOf } from "./labels";
+import { labelsOf, nameOf, pieceOf } from "./stepData";
 import {
   type Arithmetic, axisLabels, type Cell, cellValue, firstPosition, idsSlice, lastSize, ngramsOf, nodeOf, pieces, predictionAt, PROBABILITIES, rowOf, type Step, streamOf, table, tokensOf, Unavailable,
 } from "./stepData";

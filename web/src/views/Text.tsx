@@ -97,3 +97,8 @@ export function Answer({ trace }: { trace: Manifest }) {
     </section>
   );
 }
+
+/** An error message. */
+export function ErrorText({ error }: { error: ErrorMessage | null }) {
+  return error && <p role="alert" class="warning"><Message error={error} /></p>;
+}

@@ -7,17 +7,19 @@ import { useScreenKeys } from "../../state/keys";
 import { route, setParams, source, trace } from "../../state/page";
 import { useTensor } from "../../state/resource";
 import { useValue } from "../../state/signals";
-import { filterAll, filterTop, isNeutral, NEUTRAL, type SamplingParams } from "../../tensors/filters";
-import { count, percent, visible } from "../../tensors/format";
-import { isClassifier, isEmbedder, isMasked, isGiven, lockReason, forcedPrefix, requestWithPrefix, predictionIndex, outputStream } from "../../trace/generation";
+import { filterAll, type Filtered, filterTop, isNeutral, NEUTRAL, type SamplingParams } from "../../tensors/filters";
+import { count, percent, points, visible } from "../../tensors/format";
+import { changesOf } from "../../trace/generation";
+import { forcedPrefix, isClassifier, isEmbedder, isGiven, isMasked, lockReason, outputStream, predictionIndex, requestWithPrefix } from "../../trace/generation";
 import { samplingOf } from "../../trace/sampling";
 import type { Manifest, TraceRequest } from "../../types";
+import { type Bar, Bars } from "../../views/Bars";
+import { PositionPicker } from "../../views/Choices";
+import { OutputTokens } from "../../views/Tokens";
 import { NoAnswer } from "../../views/Vector";
 import { BeamSection } from "./BeamSection";
-import { ChangedPredictions } from "./ChangedPredictions";
 import { ClassifierView } from "./ClassifierView";
-import { SamplingSliders, DecodeForm } from "./Sampling";
-import { NextTokens, Scrubber } from "./Steps";
+import { DecodeForm, SamplingSliders } from "./Sampling";
 
 const BARS = 14;
 
@@ -138,3 +140,100 @@ function samplingParams(manifest: Manifest, text: string | undefined): SamplingP
 }
 
 const formatParams = ({ temperature, topK, topP, minP }: SamplingParams): string => [temperature, topK, topP, minP].join(",");
+
+interface ScrubberProps {
+  manifest: Manifest;
+  /** Index into `predictions`. */
+  index: number;
+  onStep: (index: number) => void;
+}
+
+export function Scrubber({ manifest, index, onStep }: ScrubberProps) {
+  const last = manifest.predictions.length - 1;
+  const actual = manifest.predictions[index]?.actual;
+  const place = `step ${index + 1} of ${last + 1}`;
+  return (
+    <section aria-label="Steps">
+      <OutputTokens manifest={manifest} index={index} label="Output" onStep={onStep} />
+      <div class="slider">
+        <button type="button" class="quiet" aria-label="Previous step" disabled={index === 0} onClick={() => onStep(index - 1)}>←</button>
+        <input
+          type="range" min={0} max={last} value={index} data-role="step" aria-label="Step"
+          aria-valuetext={`${place}: ${actual ? visible(actual.piece) : "next token"}`}
+          onInput={(event) => onStep(Number(event.currentTarget.value))}
+        />
+        <button type="button" class="quiet" aria-label="Next step" disabled={index === last} onClick={() => onStep(index + 1)}>→</button>
+        <span class="note">{place}. Colour: probability of each token.</span>
+      </div>
+    </section>
+  );
+}
+
+interface NextProps {
+  filtered: Filtered;
+  pieces: ReadonlyMap<number, string>;
+  /** The actual next token. */
+  actual: number | undefined;
+  /** The sampling parameters change nothing. */
+  neutral: boolean;
+  /** Why no token can be forced here, or null. */
+  locked: string | null;
+  /** The end token, which cannot be forced. */
+  eos: number;
+  onForce: (id: number) => void;
+}
+
+/**
+ * Bars of the most probable next tokens: the probabilities of the model, and those for sampling after temperature and
+ * filters. Each is a button that forces its token.
+ */
+export function NextTokens({ filtered, pieces, actual, neutral, locked, eos, onForce }: NextProps) {
+  const { bars, rest } = filtered;
+  const bar = (key: number | string, name: string, before: number, after: number, dropped: string | null): Bar => ({
+    key, label: name, value: neutral ? before : after, text: percent(before), faded: !neutral && dropped !== null,
+    ...(!neutral && { before, note: dropped ?? percent(after) }),
+  });
+  const shown = bars.map(({ id, before, after, dropped }): Bar => {
+    const piece = pieces.get(id) ?? `#${id}`;
+    const isOutput = id === actual;
+    const free = locked === null && !isOutput && id !== eos && dropped !== "suppressed";
+    const title = isOutput ? "this is the output token" : locked ?? (free ? `force “${visible(piece)}” here and continue` : "cannot be forced here");
+    const onClick = () => onForce(id);
+    return {
+      ...bar(id, piece, before, after, dropped), strong: isOutput, struck: dropped !== null && !neutral,
+      attributes: { "data-role": "force", "data-candidate": id, disabled: !free, title, onClick },
+    };
+  });
+  if (rest.n > 0) shown.push(bar("rest", `${count(rest.n)} others`, rest.before, rest.after, null));
+  const limit = Math.max(...shown.map((one) => Math.max(one.value, one.before ?? 0)));
+  return <Bars label="Next tokens" bars={shown} limit={limit} />;
+}
+
+export function ChangedPredictions({ manifest }: { manifest: Manifest }) {
+  const { before } = passesOf(manifest)!;
+  const index = predictionIndex(manifest, useValue(route).params["position"]);
+  const prediction = manifest.predictions[index];
+  if (!prediction) return <p>There is no prediction, because the text is empty.</p>;
+  const all = changesOf(before.predictions[index], prediction, "probability");
+  const largest = [...all].sort((a, b) => Math.abs(b.change) - Math.abs(a.change)).slice(0, BARS);
+  const position = prediction.position ?? 0;
+  const decided = isClassifier(manifest);
+  return (
+    <>
+      <h1>Decode</h1>
+      <p>How your edits change the probability of each {decided ? "class" : "token"}, in percentage points (pp), after minus before.</p>
+      {!decided && <PositionPicker trace={manifest} position={position} />}
+      <h2>{decided ? "Classes" : <>{isMasked(manifest) ? "At" : "After"} <i><bdi>{visible(outputStream(manifest).pieces[position])}</bdi></i></>}</h2>
+      <div class="decode-changes"><Bars
+        label="Changes of the probabilities" signs limit={Math.abs(largest[0]?.change ?? 0) || 1}
+        bars={largest.map(({ id, piece, change, before: was, after }) => ({
+          key: id, label: piece, value: change, text: points(change), note: `${percent(was)} → ${percent(after)}`,
+        }))}
+      /></div>
+      {!decided && all.length < manifest.model.vocab_size && (
+        <p class="note">The largest changes of the {all.length} tokens of {count(manifest.model.vocab_size)} that are among the 50 most probable both before and after.</p>
+      )}
+      <p class="note">{!decided && !isMasked(manifest) && "The tokens, and how they were decoded, are those without your edits. "}For the probabilities themselves, show before or after.</p>
+    </>
+  );
+}

@@ -2,13 +2,18 @@
  * One block of a layer, a branch of the residual stream. The stream is the thick line on the left, and + marks the
  * residual sum. Lines lead from the encoder's output to each cross-attention.
  */
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { manifest } from "../../state/page";
+import { useMask } from "../../state/resource";
+import { useValue } from "../../state/signals";
 import { count, nodeLocation } from "../../tensors/format";
-import { blockOff, headOff } from "../../trace/edits";
+import { blockOff, editsOf, headOff } from "../../trace/edits";
+import { scaleOfNode, title } from "../../trace/steps";
 import type { TraceNode } from "../../types";
 import { Switch } from "../../views/EditBar";
+import { Matrix } from "../../views/Matrix";
 import { stepLink } from "../../views/interaction";
-import { Box, MiniHeatMap, useMark } from "./Box";
 import type { Block } from "./columns";
 
 export interface Sizes {
@@ -159,5 +164,51 @@ export function MemoryLines({ layers }: { layers: number }) {
       <marker id="into" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0L6 3L0 6z" /></marker>
       {paths.map((path) => <path key={path} d={path} class="flow-way" marker-end="url(#into)" />)}
     </svg>
+  );
+}
+
+export interface BoxProps {
+  node: TraceNode;
+  width: number;
+  height: number;
+  label?: ComponentChildren;
+  head?: number;
+}
+
+export function Box({ node, width, height, label, head }: BoxProps) {
+  return (
+    <a class="flow-box" {...stepLink(node, head)} {...useMark(node.id, head)}>
+      <MiniHeatMap node={node} width={width} height={height} head={head} />
+      <span class="flow-label">{label ?? title(node)}</span>
+    </a>
+  );
+}
+
+/** Attributes that mark what edits change: "edited", or "same" where no number differs. */
+export function useMark(id: string, head?: number): { "data-mark"?: string } {
+  const mark = useValue(manifest, (trace) => {
+    if (!trace?.edited) return undefined;
+    return editsOf(trace, id, head).length ? "edited" : trace.edited.same.includes(id) ? "same" : undefined;
+  });
+  return { "data-mark": mark };
+}
+
+/** The heat map, fetched when it scrolls near the viewport; its size is reserved, to avoid layout shifts. */
+export function MiniHeatMap({ node, width, height: maxHeight, head }: Omit<BoxProps, "label">) {
+  const place = useRef<HTMLSpanElement>(null);
+  const [near, setNear] = useState(false);
+  const rows = node.axes.slice(head === undefined ? 0 : 1, -1).reduce((product, axis) => product * axis.size, 1);
+  const height = Math.min(maxHeight, 12 * rows);
+  useEffect(() => {
+    if (!place.current || near) return;
+    const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setNear(true), { rootMargin: "200px" });
+    observer.observe(place.current);
+    return () => observer.disconnect();
+  }, [near]);
+  const mask = useMask(near ? node : null, head);
+  return (
+    <span ref={place} class="flow-mini" style={{ width: `${width}px`, minHeight: `${height}px` }}>
+      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} mask={mask} scale={scaleOfNode(node)} mini={{ width, height }} label="" />}
+    </span>
   );
 }

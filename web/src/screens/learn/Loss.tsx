@@ -3,7 +3,7 @@ import { source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { exact, number, percent, tiny } from "../../tensors/format";
 import { isMasked, outputStream } from "../../trace/generation";
-import { labelsOf, nameOf } from "../../trace/labels";
+import { labelsOf, nameOf } from "../../trace/stepData";
 import type { Manifest } from "../../types";
 import { openStep } from "../../views/interaction";
 import { Table } from "../../views/Table";

@@ -2,7 +2,7 @@
  * Which rows and columns of a step are shown where an axis is a whole vocabulary: of logits and what is computed from
  * them the likeliest tokens and the right one, of tables the rows of the tokens of this text and the likeliest.
  */
-import { labelsOf } from "../../trace/labels";
+import { labelsOf } from "../../trace/stepData";
 import { type Cell, idsSlice, predictionAt, PROBABILITIES, rowOf } from "../../trace/stepData";
 import type { Manifest, TraceNode } from "../../types";
 

@@ -2,26 +2,26 @@
  * The Step screen: each operation of the forward pass with its formula, source line, values, the arithmetic of a cell,
  * and a check of the values.
  */
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { passesOf } from "../../sources/difference";
 import { framed } from "../../state/frame";
 import { useScreenKeys } from "../../state/keys";
-import { gradients, route, selection, setParams } from "../../state/page";
+import { editable, edits, gradients, route, selection, setParams, toggleEdit } from "../../state/page";
 import { useValue } from "../../state/signals";
 import { axisNames, nodeLocation, shapeText } from "../../tensors/format";
-import { PROBABILITIES } from "../../trace/stepData";
 import { sentence } from "../../trace/descriptions";
-import { stepsOf } from "../../trace/list";
-import { title } from "../../trace/steps";
+import { describeEdit, editsOf, editText } from "../../trace/edits";
 import { predictionIndex } from "../../trace/generation";
-import type { Manifest } from "../../types";
+import { groupsOf, stepsOf } from "../../trace/list";
+import { type Cell, PROBABILITIES } from "../../trace/stepData";
+import { title } from "../../trace/steps";
+import type { Manifest, TraceNode } from "../../types";
 import { Terms } from "../../views/Terms";
+import { stepLink } from "../../views/interaction";
 import { ArithmeticView } from "./Arithmetic";
 import { CodeView, Formula, From } from "./How";
-import { placesOf, wholeCell } from "./places";
-import { StepEdits } from "./StepEdits";
 import { CheckLine, StepNumbers } from "./Numbers";
-import { StepList } from "./StepList";
+import { placesOf, wholeCell } from "./places";
 
 export function StepScreen({ trace }: { trace: Manifest }) {
   const { params } = useValue(route);
@@ -93,4 +93,104 @@ export function StepScreen({ trace }: { trace: Manifest }) {
       </article>
     </div>
   );
+}
+
+export function StepList({ steps, current }: { steps: TraceNode[]; current: string }) {
+  const list = useRef<HTMLElement>(null);
+  useEffect(() => {
+    const link = list.current?.querySelector<HTMLElement>("[aria-current]");
+    const box = list.current;
+    if (!link || !box || box.scrollHeight <= box.clientHeight) return;
+    const [top, height] = [link.offsetTop - box.offsetTop, box.clientHeight];
+    if (top < box.scrollTop + 40 || top > box.scrollTop + height - 60) box.scrollTop = top - height / 3;
+  }, [current]);
+  const groups = groupsOf(steps);
+  return (
+    <>
+      <label class="step-pick">
+        <span class="visually-hidden">Step</span>
+        <select value={current} onChange={(event) => setParams({ node: event.currentTarget.value, cell: null }, { push: true })}>
+          {groups.map((group, i) => (
+            <optgroup key={i} label={group.name}>
+              {group.steps.map((step) => <option key={step.id} value={step.id}>{title(step)}</option>)}
+            </optgroup>
+          ))}
+        </select>
+      </label>
+      <nav ref={list} class="step-list" aria-label="Steps">
+        {groups.map((group, i) => (
+          <section key={i}>
+            <h2>{group.name}</h2>
+            <ol>
+              {group.steps.map((step) => (
+                <li key={step.id}>
+                  <a {...stepLink(step)} aria-current={step.id === current ? "step" : undefined}>{title(step).replace(/\./g, "$&\u200b")}</a>
+                </li>
+              ))}
+            </ol>
+          </section>
+        ))}
+      </nav>
+    </>
+  );
+}
+
+export interface StepEditsProps {
+  node: TraceNode;
+  cell: Cell;
+  trace: Manifest;
+}
+
+export function StepEdits({ node, cell, trace }: StepEditsProps) {
+  const made = [...new Set(editsOf(trace, node.id).map((one) => trace.edited!.edits[one.edit]!))];
+  const offered = useValue(editable) && !framed.value && node.editable && node.axes.at(-1)?.name !== "vocab";
+  return (
+    <>
+      {made.map((edit) => <p key={edit} class="note note-edited" data-role="set-by-you">Set by you: {describeEdit(edit, trace)}.</p>)}
+      {offered && <EditForm node={node} cell={cell} />}
+    </>
+  );
+}
+
+const PARTS = [["cell", "this number"], ["row", "this row"], ["head", "this head"], ["all", "all numbers"]] as const;
+type Part = (typeof PARTS)[number][0];
+
+function EditForm({ node, cell }: Omit<StepEditsProps, "trace">) {
+  const [part, setPart] = useState<Part>("cell");
+  const [change, setChange] = useState("=");
+  const [number, setNumber] = useState("0");
+  const names = node.axes.map((axis) => axis.name);
+  const slices = slicesOf(names, cell);
+  const numeric = change.length === 1; // "=" or "*"
+  const edit = editText(node.id, (slices[part] || slices.cell).join(";"), numeric ? `${change}${Number(number)}` : change);
+  return (
+    <form
+      class="step-edit" aria-label="Edit"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (!edits.value.includes(edit)) toggleEdit(edit);
+      }}
+    >
+      <span>Change</span>
+      <select aria-label="What" value={slices[part] ? part : "cell"} onChange={(event) => setPart(event.currentTarget.value as Part)}>
+        {PARTS.filter(([name]) => slices[name]).map(([name, words]) => <option key={name} value={name}>{words}</option>)}
+      </select>
+      <select aria-label="How" value={change} onChange={(event) => setChange(event.currentTarget.value)}>
+        <option value="=">to</option>
+        <option value="*">times</option>
+        {!names.includes("key") && <option value="=mean">to its mean over texts</option>}
+        {node.site === "scores" && <option value="=blocked">to blocked</option>}
+      </select>
+      {numeric && <input aria-label="Number" type="number" step="any" min={-1e4} max={1e4} required value={number} onInput={(event) => setNumber(event.currentTarget.value)} />}
+      <button type="submit">Apply</button>
+      <code title={`${axisNames(node.axes.at(-1)!.name)[0]} ${cell.col}`}>{edit}</code>
+    </form>
+  );
+}
+
+/** The parts of a step by axis names: the selected cell, its row, its head, everything; false where it has none. */
+function slicesOf(names: readonly string[], { head, row, col }: Cell) {
+  const first = names[0] === "head" ? [`head:${head}`] : [];
+  const down = names.length > first.length + 1 ? [...first, `${names.at(-2)}:${row}`] : first;
+  return { cell: [...down, `${names.at(-1)}:${col}`], row: down !== first && down, head: first.length > 0 && first, all: [] };
 }

@@ -15,7 +15,7 @@ import { Table } from "../../views/Table";
 import { Terms } from "../../views/Terms";
 import { OutputTokens } from "../../views/Tokens";
 import { isNumber } from "../../views/Vector";
-import { ErrorText } from "./Probability";
+import { ErrorText } from "../../views/Text";
 
 /** A row of a table: what was edited, which can be tried, cells, and the number that its bar shows. */
 interface Row {
@@ -45,8 +45,8 @@ interface About {
   numeric: boolean;
 }
 
-/** The rows of long lists that are shown. */
-const MOST = 24;
+/** The rows of long lists that are shown, of parts of a sum and of edits. */
+const [MOST, STRONGEST] = [24, 15];
 
 const answerOf = ({ before, after, n_changed }: VariantEffect, numeric: boolean) =>
   (numeric || n_changed > 0) && <>{!numeric && <><bdi>{visible(before)}</bdi> → </>}<b><bdi>{visible(after)}</bdi></b></>;
@@ -77,7 +77,7 @@ const VIEWS: { [kind in Exclude<keyof Sweeps, "states">]: (value: Sweeps[kind], 
       says: `Each head is kept from attending to each token, ${all.length} edits in all; these ${numeric ? "change the number" : "lower the log-probability of what the model predicts"} most.`,
       tables: [{
         name: "Attention to tokens", columns: ["Edit", "Change", numeric ? "Number" : "Predicts instead"],
-        rows: all.sort((a, b) => strength(a) - strength(b)).slice(0, MOST).map((effect) => ({
+        rows: all.sort((a, b) => strength(a) - strength(b)).slice(0, STRONGEST).map((effect) => ({
           words: describeEdit(effect.edits[0]!, trace), edits: effect.edits, cells: [signed(effect.change), answerOf(effect, numeric)], bar: effect.change,
           attributes: { "data-part": effect.edits.join(" "), "data-change": effect.change },
         })),
