@@ -103,7 +103,7 @@ def test_every_number_of_an_update_is_the_optimizers(app: Callable[..., App], op
     page = app(name, "learn", **at(name, learn_steps=steps, optimizer=optimizer, param=weight, cell="3,5"))
     found = checks_of_update(page)
     assert len(found) == CHECKED[optimizer] and all(state == "ok" for _, state in found), found
-    shown = page.page.locator("[data-check-line='θ after']").locator("xpath=preceding-sibling::dd").inner_text()
+    shown = page.page.locator("tr:has([data-check-line='θ after']) td").first.inner_text()
     after = learned(name, steps, optimizer).tensor(weight)
     assert float(shown.split("=")[-1].replace("−", "-").strip()) == pytest.approx(float(after[3, 5]), abs=2e-6)
     page.page.locator("[data-role=parameter]").select_option("embedding.weight")

@@ -129,7 +129,7 @@ def test_the_foot_of_a_step_stays_in_sight_from_cell_to_cell_and_step_to_step(
     assert bottom > 200
     page.page.evaluate(RECORD)
     page.press("ArrowRight")
-    page.page.wait_for_selector("[data-role=arithmetic][data-cell='2,3'] tfoot")
+    page.page.wait_for_selector("[data-role=arithmetic][data-cell='2,3'] .sum")
     page.settle()
     seen = page.page.evaluate("window.frames_seen")
     assert len(seen) > 3

@@ -688,29 +688,16 @@ export interface StatesSweep {
   /** The same in the second text. */
   other_difference: number;
   /** One grid per stream. */
-  grids: StatesGrid[];
+  grids: {
+    /** The stream. */
+    stream: string;
+    /** Positions in the first and in the second text that are taken for each other. */
+    pairs: number[][];
+    /** From the embedding to the last layer. */
+    rows: { state: string; noising: (number | null)[]; denoising: (number | null)[] }[];
+  }[];
   /** Of the differences: "nats", as of log-probabilities, or "number", the unit of the training numbers. */
   unit: "nats" | "number";
-}
-
-/** The states of one stream of tokens, by depth. */
-export interface StatesGrid {
-  /** The stream. */
-  stream: string;
-  /** Positions in the first and in the second text that are taken for each other. */
-  pairs: number[][];
-  /** From the embedding to the last layer. */
-  rows: StateRow[];
-}
-
-/** The states of one depth, token by token. */
-export interface StateRow {
-  /** The embedding ("source", "embedding") or the state after a layer ("encoder.0.state"). */
-  state: string;
-  /** Share of the first answer that is lost with this state from the second text; null: the token has no partner. */
-  noising: (number | null)[];
-  /** Share of the first answer that comes back with this state of the first text in the second. */
-  denoising: (number | null)[];
 }
 
 /** What edits change in every checkpoint of a run. */

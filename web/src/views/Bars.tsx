@@ -54,3 +54,10 @@ export function Bars({ bars, limit = 1, label, signs, onChoose }: BarsProps) {
     </ol>
   );
 }
+
+/** A bar in a table, of a share of the largest; with `signs` to either side of the middle. */
+export const Track = ({ share, signs }: { share: number; signs: boolean }) => (
+  <span class={signs ? "bar-track term-signed" : "bar-track"} aria-hidden="true">
+    <span class={share < 0 ? "bar-fill minus" : "bar-fill plus"} style={{ width: `${Math.min(1, Math.abs(share)) * (signs ? 50 : 100)}%` }} />
+  </span>
+);

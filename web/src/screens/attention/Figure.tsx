@@ -1,7 +1,4 @@
-/**
- * One matrix of weights in full: heat map, lines, the largest weights of the selected row, and buttons to save both
- * drawings.
- */
+/** One matrix of weights in full: heat map, lines, and the largest weights of the selected row. */
 import { useMemo, useState } from "preact/hooks";
 import { hoveredToken, selection, setParams } from "../../state/page";
 import { useValue } from "../../state/signals";
@@ -13,7 +10,6 @@ import type { Manifest } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Matrix } from "../../views/Matrix";
 import { Arcs, type Point } from "./Arcs";
-import { drawArcs, drawMatrix, type FigureData, saveDrawing } from "./drawing";
 
 export interface FigureProps {
   manifest: Manifest;
@@ -35,7 +31,7 @@ export interface FigureProps {
 }
 
 export function Figure(props: FigureProps) {
-  const { manifest, title, hide, rowName, colName, difference = false } = props;
+  const { title, hide, rowName, colName, difference = false } = props;
   const [point, setPoint] = useState<Point | null>(null);
   const cell = useValue(selection);
   const [rowsShown, colsShown] = [visibleIndices(props.rows, hide), visibleIndices(props.cols, hide)];
@@ -57,15 +53,11 @@ export function Figure(props: FigureProps) {
   };
   const choose = (r: number, c: number) => setParams({ cell: `${rowsShown[r]},${colsShown[c]}` });
   const pointed = point?.side === "query" ? point.at : null;
-  const figureData: FigureData = {
-    title, caption: `${manifest.model.run}, ${manifest.model.checkpoint}${difference ? ", after minus before the edits" : ""}`, grid, mask, difference,
-    rows: rows.map((label) => label.text), cols: cols.map((label) => label.text),
-  };
   return (
     <div class="attention-figure" data-view="figure">
       <Matrix
         node={props.node} slice={props.slice} value={value} mask={maskValue} scale={difference ? "signed" : "sequential"}
-        rowLabels={figureData.rows} colLabels={figureData.cols} rowName={rowName} colName={colName}
+        rowLabels={rows.map((label) => label.text)} colLabels={cols.map((label) => label.text)} rowName={rowName} colName={colName}
         cell={[Math.max(0, row), Math.max(0, col)]} onSelect={choose} litRow={pointed}
         onHover={(r) => pointTo(r === null ? null : { side: "query", at: r })} numbers="toggle" label={title}
       />
@@ -76,7 +68,6 @@ export function Figure(props: FigureProps) {
           onChoose={({ side, at: i }) => (side === "query" ? choose(i, byWeight(grid, mask, i)[0] ?? 0) : choose(chosen ?? 0, i))}
         />
       </div>
-      <Save figureData={figureData} name={`${manifest.model.run} ${title}`.replace(/\W+/g, "-").toLowerCase()} />
     </div>
   );
 }
@@ -116,10 +107,3 @@ function Reading({ grid, mask, rows, cols, row, verb, difference }: ReadingProps
     </div>
   );
 }
-
-const Save = ({ figureData, name }: { figureData: FigureData; name: string }) => (
-  <p class="attention-save">
-    Save as SVG: <button type="button" class="quiet" onClick={() => saveDrawing(drawMatrix(figureData), `${name}-matrix`)}>Heat map</button>
-    <button type="button" class="quiet" onClick={() => saveDrawing(drawArcs(figureData), `${name}-arcs`)}>Lines</button>
-  </p>
-);

@@ -1,11 +1,9 @@
 /** The weights of one head at all checkpoints of a run. Each checkpoint is traced once on the same tokens. */
-import { useEffect, useRef, useState } from "preact/hooks";
 import { source } from "../../state/page";
 import { useResource } from "../../state/resource";
 import { toErrorMessage } from "../../state/signals";
 import { toGrid, headOf } from "../../tensors/grid";
-import { measure, measuresOf } from "../../tensors/measures";
-import { rowsWithoutPadding, labelsOf, type View, viewOf } from "../../trace/heads";
+import { labelsOf, type View, viewOf } from "../../trace/heads";
 import { isClassifier } from "../../trace/generation";
 import type { Manifest, RunInfo, TraceRequest } from "../../types";
 import { Thumb, thumbHeight } from "../../views/Thumb";
@@ -50,16 +48,6 @@ export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: Fil
     }
     return found;
   });
-  const [sliding, setSliding] = useState<number | null>(null);
-  const timer = useRef(0);
-  useEffect(() => setSliding(null), [chosen]);
-  const slide = (to: number) => {
-    setSliding(to);
-    clearTimeout(timer.current);
-    timer.current = window.setTimeout(() => onChoose(checkpoints[to]!.name), 200); // debounced
-  };
-  const at = sliding ?? Math.max(0, checkpoints.findIndex(({ name }) => name === chosen));
-  const { name, step } = checkpoints[at]!;
   const width = checkpoints.length > 8 ? 92 : 124;
   const height = thumbHeight(width, rows.length, labelsOf(manifest, view.group.keys).length);
   const picture = ({ values, error }: Frame = {}) => {
@@ -83,15 +71,7 @@ export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: Fil
           );
         })}
       </ol>
-      <label class="slider">
-        {chosen === null && sliding === null ? "Move the slider to select B" : <>B is {checkpointName(name, step)}</>}
-        <input
-          type="range" max={checkpoints.length - 1} value={at} data-role="checkpoint"
-          aria-valuetext={checkpointName(name, step)} onInput={(event) => slide(Number(event.currentTarget.value))}
-        />
-      </label>
       <p class="note">
-        {measured(view, rowsWithoutPadding(rows, false), frames?.get(name)?.values)}
         {!isClassifier(manifest) && "Every checkpoint reads A’s tokens (teacher forcing). "}
         Each heat map has its own scale.
       </p>
@@ -101,13 +81,3 @@ export function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: Fil
 
 /** The selected head, which may have been fetched alone. */
 const gridOf = ({ weights }: LayerValues, { head }: View) => (weights.shape.length > 2 ? headOf(weights, head) : toGrid(weights));
-
-/** The measures of the head at one checkpoint, as text. */
-function measured(view: View, rows: number[], values: LayerValues | undefined): string {
-  if (!values) return "";
-  const { group, cross } = view;
-  const grid = gridOf(values, view);
-  const numbers = measuresOf(group === cross).map(([name, label]) =>
-    `${label} ${measure(name, grid, values.mask, rows.filter((row) => row < grid.rows), group === cross)?.toFixed(2) ?? "–"}`);
-  return `At this checkpoint: ${numbers.join(", ")}. `;
-}

@@ -8,7 +8,7 @@ import { useValue } from "../../state/signals";
 import { number, percent, signed, tiny, visible } from "../../tensors/format";
 import { contributions, type Contributions } from "../../tensors/pooling";
 import { softmax } from "../../tensors/walk";
-import type { Candidate, Labels, Manifest, Prediction } from "../../types";
+import type { Candidate, Labels, Manifest, Prediction, Stream } from "../../types";
 import { Bars } from "../../views/Bars";
 import { Tokens } from "../../views/Tokens";
 import { SamplingSlider } from "./Sampling";
@@ -73,55 +73,32 @@ function LabelsSection({ labels: { shown, each } }: { labels: Labels }) {
   );
 }
 
-interface ContributionsProps {
-  manifest: Manifest;
-  prediction: Prediction;
-  chosen: Candidate;
-  /** The head has one row, the logit of class 1; that of class 0 is fixed at 0. */
-  binary: boolean;
-}
-
-function ContributionsSection({ manifest, prediction, chosen, binary }: ContributionsProps) {
+/** What each token adds to a logit. `binary`: the head has one row, the logit of class 1; that of class 0 is fixed at 0. */
+function ContributionsSection({ manifest, prediction, chosen, binary }: { manifest: Manifest; prediction: Prediction; chosen: Candidate; binary: boolean }) {
   const stream = manifest.streams[0]!;
   const pooled = manifest.nodes.find((one) => one.op === "pool");
   const head = manifest.nodes.find((one) => one.op === "linear" && one.inputs[0] === pooled?.id);
-  const pooler = manifest.nodes.some((one) => one.id === "pooler");
   const x = useTensor(pooled?.inputs[0] ?? null, "", manifest);
-  const weight = useTensor(head?.params["weight"] ?? null, "", manifest);
-  const bias = useTensor(head?.params["bias"] ?? null, "", manifest);
-  const how = String(pooled?.attrs["how"] ?? "");
-  const only = pooled?.attrs["token"];
-  const of = binary ? prediction.top.find((c) => c.id === 1)! : chosen;
-  const row = binary ? 0 : chosen.id;
-  const quantity = `the logit of ${visible(of.piece)}`;
+  const weight = useTensor(head?.params.weight ?? null, "", manifest);
+  const bias = useTensor(head?.params.bias ?? null, "", manifest);
+  const how = String(pooled?.attrs.how ?? ""), only = pooled?.attrs.token, error = x.error ?? weight.error ?? bias.error;
+  const of = binary ? prediction.top.find((c) => c.id === 1)! : chosen, row = binary ? 0 : chosen.id, quantity = `the logit of ${visible(of.piece)}`;
+  const why = <>For attributions, see <a href={hrefTo("why")} data-role="to-why">Why</a>.</>;
   let parts: Contributions | null = null;
-  if (x.value && weight.value && (bias.value || !head?.params["bias"]) && x.value.shape[0] === stream.ids.length) {
-    const width = weight.value.shape[1]!;
-    const w = weight.value.data.slice(row * width, (row + 1) * width);
+  if (x.value && weight.value && (bias.value || !head?.params.bias) && x.value.shape[0] === stream.ids.length) {
+    const width = weight.value.shape[1]!, w = weight.value.data.slice(row * width, (row + 1) * width);
     parts = contributions(x.value.data, stream.padding.map((pad, i) => (only == null ? !pad : i === only)), how, w, bias.value?.data[row] ?? 0);
   }
-  if (pooler) {
-    return (
-      <section aria-labelledby="apart-title">
-        <h2 id="apart-title">Pooler before the head</h2>
-        <p class="note">
-          The pooler before the head has an activation, so a logit is no sum over the tokens. For attributions, see <a href={hrefTo("why")} data-role="to-why">Why</a>.
-        </p>
-      </section>
-    );
+  if (manifest.nodes.some((one) => one.id === "pooler")) {
+    return <section><h2>Pooler before the head</h2><p class="note">The pooler before the head has an activation, so a logit is no sum over the tokens. {why}</p></section>;
   }
-  const error = x.error ?? weight.error ?? bias.error;
-  const missing = error ?? "Loading …";
   return (
     <section aria-labelledby="apart-title">
       <h2 id="apart-title">Contribution of each token to {quantity}</h2>
       <p>{only == null ? SENTENCES[how] : "Only the vector of the word’s first token is used."} With the bias, the contributions sum to the logit.</p>
-      {parts
-        ? <Parts manifest={manifest} parts={parts} model={of.logit} quantity={quantity} exported={x.value?.dtype === "f16"} />
-        : <p class="note" role={error ? "alert" : undefined}>{missing}</p>}
-      <p class="note">
-        Contributions are not attributions: through attention, a vector depends on all tokens. For attributions, see <a href={hrefTo("why")} data-role="to-why">Why</a>.
-      </p>
+      {parts ? <Parts stream={stream} parts={parts} model={of.logit} quantity={quantity} rounding={x.value?.dtype === "f16" ? 2e-3 : 1e-5} />
+        : <p class="note" role={error ? "alert" : undefined}>{error?.message ?? "Loading …"}</p>}
+      <p class="note">Contributions are not attributions: through attention, a vector depends on all tokens. {why}</p>
     </section>
   );
 }
@@ -133,24 +110,13 @@ const SENTENCES: Record<string, string> = {
   first: "First-token pooling: only the vector of the first token is used.",
 };
 
-interface PartsProps {
-  manifest: Manifest;
-  parts: Contributions;
-  /** The logit of the model. */
-  model: number;
-  quantity: string;
-  exported: boolean;
-}
-
-function Parts({ manifest, parts, model, quantity, exported }: PartsProps) {
-  const { tokens, bias, logit, size } = parts;
-  const sizes = tokens.map(Math.abs);
-  const off = Math.abs(logit - model);
-  const ok = off <= (exported ? 2e-3 : 1e-5) * size; // a saved page holds 16-bit floats
+/** `model` is the logit of the model; a saved page rounds to 16-bit floats. */
+function Parts({ stream, parts: { tokens, bias, logit, size }, model, quantity, rounding }: { stream: Stream; parts: Contributions; model: number; quantity: string; rounding: number }) {
+  const off = Math.abs(logit - model), ok = off <= rounding * size;
   return (
     <>
       <div class="written">
-        <Tokens stream={manifest.streams[0]!} weights={tokens} limit={3.5 * Math.max(...sizes)} marks={tokens.map((value) => signed(value, 2))} />
+        <Tokens stream={stream} weights={tokens} limit={3.5 * Math.max(...tokens.map(Math.abs))} marks={tokens.map((value) => signed(value, 2))} />
       </div>
       <p data-role="arithmetic">
         {number(logit - bias)} from the tokens {signed(bias)} bias = <b>{number(logit)}</b>, {quantity}

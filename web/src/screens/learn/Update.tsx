@@ -8,7 +8,8 @@ import { isGradient } from "../../trace/steps";
 import { nodeOf } from "../../trace/stepData";
 import type { Learned, Manifest } from "../../types";
 import { Matrix } from "../../views/Matrix";
-import { type Line, updateLines } from "./lines";
+import { Table } from "../../views/Table";
+import { updateLines } from "./lines";
 
 const NAMES: Record<string, string> = { adamw: "AdamW", adam: "Adam", sgd: "SGD", muon: "Muon" };
 /** Larger parameters are chosen by numbers, without their picture. */
@@ -83,21 +84,22 @@ function Lines({ after, parameter, row, col, step }: { after: Manifest; paramete
     () => updateLines(after, group, { parameter, row, col }, step, (id, slice) => source.tensor(after.id, id, slice)), { within: parameter });
   if (error) return <p class="note">{error.message}</p>;
   return (
-    <><p class="note learn-why">Recomputed in your browser from what the optimizer keeps. ✓: the optimizer has the same number, up to rounding, which the bound allows for.</p><dl class="learn-check" data-role="update-lines" data-state={stale || !value ? "pending" : "ready"} aria-live="polite">
-      {value?.map((line) => <Row key={line.name} line={line} />)}
-    </dl></>
-  );
-}
-
-function Row({ line: { name, text, check, last } }: { line: Line }) {
-  const ok = check && check.delta <= check.bound;
-  return (
-    <div class={last ? "learn-last" : undefined}>
-      <dt>{name}</dt>
-      <dd>{text}</dd>
-      <dd class="learn-ok" {...(check && { "data-check-line": name, "data-state": ok ? "ok" : "bad", "data-delta": exact(check.delta), "data-bound": exact(check.bound) })}>
-        {check && <span class={ok ? "check-ok" : "check-bad"}>{ok ? "✓" : "✗ the optimizer has another,"} Δ {tiny(check.delta)} {ok ? "≤" : ">"} {tiny(check.bound)}</span>}
-      </dd>
+    <div data-role="update-lines" data-state={stale || !value ? "pending" : "ready"} aria-live="polite">
+      <p class="note">Recomputed in your browser from what the optimizer keeps. ✓: the optimizer has the same number, up to rounding, which the bound allows for.</p>
+      {value && <Table
+        label="Update" columns={["", "", ""]}
+        rows={value.map(({ name, text, check, last }) => {
+          const ok = check && check.delta <= check.bound;
+          return {
+            cells: [name, <span class="learn-text">{text}</span>, check && (
+              <span class={ok ? "check-ok" : "check-bad"} data-check-line={name} data-state={ok ? "ok" : "bad"} data-delta={exact(check.delta)} data-bound={exact(check.bound)}>
+                {ok ? "✓" : "✗ the optimizer has another,"} Δ {tiny(check.delta)} {ok ? "≤" : ">"} {tiny(check.bound)}
+              </span>
+            )],
+            attributes: { class: last ? "term-mark" : undefined },
+          };
+        })}
+      />}
     </div>
   );
 }

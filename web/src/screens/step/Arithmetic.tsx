@@ -8,7 +8,9 @@ import { editsOf } from "../../trace/edits";
 import { arithmetic } from "../../trace/operations";
 import type { Arithmetic, Cell, Term } from "../../trace/stepData";
 import type { Manifest, TraceNode } from "../../types";
+import { Track } from "../../views/Bars";
 import { useStableHeight } from "../../views/interaction";
+import { Table } from "../../views/Table";
 
 const SHOWN = 8;
 
@@ -52,44 +54,26 @@ function Terms({ worked }: { worked: Arithmetic }) {
   const restSum = total(terms) - total(shown.map(({ term }) => term));
   const signs = terms.some((term) => term.value < 0);
   const limit = Math.max(sizes[0] ?? 0, Math.abs(restSum));
-  const sum = total(terms) + (extra?.value ?? 0);
+  const sum = total(terms) + (extra?.value ?? 0), digits = (x: number | undefined) => (x === undefined ? "" : number(x, 4));
   const state = worked.value === undefined ? undefined : Math.abs(sum - worked.value) <= 1e-5 * sizes.reduce((a, b) => a + b, 0) ? "ok" : "bad";
+  const row = ({ label, a, b, value }: Term, marked = false) => ({
+    cells: [<bdi>{visible(label)}</bdi>, digits(a), digits(b), (signs ? signed : number)(value, 4), <Track share={limit ? value / limit : 0} signs={signs} />],
+    attributes: { class: marked ? "term-mark" : undefined },
+  });
   return (
     <>
-      <div class="arithmetic-scroll">
-        <table>
-          <thead><tr>{columns.map((head, i) => <th key={i} scope="col" class={i === 0 ? "label" : ""}>{head}</th>)}<td /></tr></thead>
-          <tbody>
-            {shown.map(({ term, i }) => <TermRow key={i} term={term} limit={limit} signs={signs} mark={i === mark} />)}
-            {rest > 0 && <TermRow term={{ label: `sum of the other ${rest}`, value: restSum }} limit={limit} signs={signs} />}
-            {extra && <TermRow term={extra} limit={limit} signs={signs} />}
-          </tbody>
-          <tfoot>
-            <tr><th scope="row" colSpan={3} class="label">{columns[1] === "score" ? "sum of weights" : "sum"}</th>
-              <td class="sum">{number(sum, 4)}</td><td class={state && `check-${state}`} data-sum-check={state}>{state && (state === "ok" ? "✓" : `✗ ${number(worked.value!, 4)}`)}</td></tr>
-          </tfoot>
-        </table>
-      </div>
-      {many && (
-        <button type="button" class="quiet" onClick={() => setAll(!all)}>{all ? `Show the ${SHOWN} largest` : `Show all ${terms.length} in order`}</button>
-      )}
+      <Table
+        label="Arithmetic" columns={[...columns, ""]}
+        rows={[
+          ...shown.map(({ term, i }) => row(term, i === mark)),
+          ...(rest > 0 ? [row({ label: `sum of the other ${rest}`, value: restSum })] : []), ...(extra ? [row(extra)] : []),
+          {
+            cells: ["sum", "", "", <b class="sum">{digits(sum)}</b>, state && <span class={`check-${state}`} data-sum-check={state}>{state === "ok" ? "✓" : `✗ ${digits(worked.value)}`}</span>],
+            attributes: { class: "table-sum" },
+          },
+        ]}
+      />
+      {many && <button type="button" class="quiet" onClick={() => setAll(!all)}>{all ? `Show the ${SHOWN} largest` : `Show all ${terms.length} in order`}</button>}
     </>
-  );
-}
-
-/** With `signs`, bars extend from the middle to either side. */
-function TermRow({ term, limit, signs, mark }: { term: Term; limit: number; signs: boolean; mark?: boolean }) {
-  const width = `${limit > 0 ? (Math.abs(term.value) / limit) * (signs ? 50 : 100) : 0}%`;
-  const left = signs ? "50%" : "0";
-  return (
-    <tr class={mark ? "term-mark" : undefined}>
-      <th scope="row" class="label"><bdi>{visible(term.label)}</bdi></th>
-      <td>{term.a === undefined ? "" : number(term.a, 4)}</td>
-      <td>{term.b === undefined ? "" : number(term.b, 4)}</td>
-      <td>{(signs ? signed : number)(term.value, 4)}</td>
-      <td class={signs ? "term-bar term-signed" : "term-bar"} aria-hidden="true">
-        <span class={term.value < 0 ? "minus" : "plus"} style={term.value < 0 ? { right: "50%", width } : { left, width }} />
-      </td>
-    </tr>
   );
 }

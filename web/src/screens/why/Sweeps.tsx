@@ -10,6 +10,7 @@ import { describeEdit } from "../../trace/edits";
 import { isClassifier, isMasked, predictionIndex } from "../../trace/generation";
 import { title } from "../../trace/steps";
 import type { Contribution, Manifest, StatesSweep, SweepRequest, VariantEffect } from "../../types";
+import { Track } from "../../views/Bars";
 import { Matrix } from "../../views/Matrix";
 import { Table } from "../../views/Table";
 import { Terms } from "../../views/Terms";
@@ -185,14 +186,13 @@ function SweepTable({ table: { name, columns, rows }, titled }: { table: Sweep; 
   const named = ({ words, edits: wanted }: Row) => (wanted?.[0]
     ? <button type="button" class="quiet sweep-part" aria-pressed={wanted.every((edit) => made.includes(edit))} onClick={() => toggleEdit(wanted[0]!)}>{words}</button>
     : <span class="sweep-part">{words}</span>);
-  const barOf = (bar: number) => <span class="bar-track sweep-bar term-signed" aria-hidden="true"><span class={bar < 0 ? "bar-fill minus" : "bar-fill plus"} style={{ width: `${(Math.abs(bar) / limit) * 50}%` }} /></span>;
   return (
     <section>
       {titled && <h2>{name}</h2>}
       <Table
         label={name} columns={bars ? [...columns, <span class="visually-hidden">{columns[1]}, as a bar</span>] : columns}
         rows={rows.map((row) => ({
-          cells: [named(row), ...row.cells, ...(row.bar === undefined ? [] : [barOf(row.bar)])], attributes: { class: row.whole ? "sweep-block" : undefined, ...row.attributes },
+          cells: [named(row), ...row.cells, ...(row.bar === undefined ? [] : [<Track share={row.bar / limit} signs />])], attributes: { class: row.whole ? "sweep-block" : undefined, ...row.attributes },
         }))}
       />
     </section>

@@ -183,13 +183,7 @@ export function Question({ manifest, index, request }: QuestionProps) {
         />
       )}
       <div class="row">
-        <span class="choices" role="group" aria-label="Method">
-          {METHODS.map(({ id, name }) => (
-            <button key={id} type="button" class="quiet" data-method={id} aria-pressed={request.method === id} onClick={() => setParams({ method: id === "erase" ? null : id })}>
-              {name}
-            </button>
-          ))}
-        </span>
+        <Choices name="method" label="Method" options={METHODS.map(({ id, name }) => [id, name] as const)} chosen={request.method} onChoose={(id) => setParams({ method: id === "erase" ? null : id })} />
         {!(decided && top.length === 2) && (
           <label>
             {decided ? "Class" : "Contrast with"}{" "}
