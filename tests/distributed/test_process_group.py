@@ -117,6 +117,7 @@ def test_one_that_dies_before_all_chose_a_device_is_lost_and_no_bug(monkeypatch:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(process_group, "_rendezvous", lambda n: ProcessGroup(0, n))
     monkeypatch.setattr(process_group.dist, "all_reduce", closed)
+    monkeypatch.setattr(process_group.dist, "destroy_process_group", lambda: None)
     monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
     monkeypatch.setattr(console, "write_whatever_its_rank", lambda: None)
     with pytest.raises(ResourceError, match=r"was lost.*before the first step"), init_distributed("cpu"):

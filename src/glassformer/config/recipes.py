@@ -237,7 +237,7 @@ def convert(value: Any, kind: Any, key: str, where: str) -> Any:
         if isinstance(value, str):
             value.encode()
     except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:  # a file's name that is not UTF-8
-        place = "".join(re.findall(r" at \$(\[\d+\])", str(error)))
+        place = "".join(re.findall(r"\[\d+\]", str(error))[:1])
         message = f"{key} must be {in_words(kind)}; got {shown(value)}{place and f' at {place}'}"
         choices = get_args(kind) if get_origin(kind) is Literal else ()
         raise UsageError(f"{where}: {message}", nearest(shown(value).strip("'"), choices).strip()) from error
