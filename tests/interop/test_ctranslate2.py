@@ -29,7 +29,7 @@ from glassformer.config import Config, ModelConfig
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.choose import choose
 from glassformer.interop.ctranslate2_writer import write_ctranslate2
-from glassformer.interop.export import export, targets_of
+from glassformer.interop.export import export
 from glassformer.interop.exported import FACTS, load_exported
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
@@ -123,7 +123,6 @@ def test_what_it_cannot_hold_is_refused_by_name(monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(UsageError, match="an ensemble of 2") as error:
         export(together, "ctranslate2", out)
     assert error.value.hint == "export one of them: --member 0"
-    assert isinstance(targets_of(together)["ctranslate2"], UsageError)
     assert not out.exists()
     export(together, "ctranslate2", out, member=1)
     with pytest.raises(UsageError, match="is not empty"):
@@ -131,11 +130,6 @@ def test_what_it_cannot_hold_is_refused_by_name(monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(UsageError, match="quantization 'int4'"):
         export(run, "ctranslate2", tmp_path / "other", quantization="int4")
     assert not (tmp_path / "other").exists()
-
-
-def test_a_dry_run_writes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    result = export(run_of("lm", monkeypatch), "ctranslate2", tmp_path / "out", dry_run=True)
-    assert result.facts.architecture == "TransformerDecoderModel" and not (tmp_path / "out").exists()
 
 
 def test_a_model_that_names_no_data_is_compared_on_sample_texts(tmp_path: Path) -> None:

@@ -24,10 +24,9 @@ from glassformer.config import DecodeConfig
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, GlassformerError, UsageError
 from glassformer.interop.check import check_import
-from glassformer.interop.ctranslate2_reader import read_ctranslate2
 from glassformer.interop.exported import load_exported
 from glassformer.interop.imported import restore_imported
-from glassformer.interop.read import import_folder
+from glassformer.interop.read import import_folder, read_source
 from glassformer.text.tokenizer import Tokenizer
 
 ROOT = Path(os.environ.get("GLASSFORMER_DATA", "/nowhere")) / "pretrained"
@@ -76,7 +75,7 @@ def scores_of(task: Any, model: Any, texts: list[str], translations: list[str]) 
 def test_a_translator_of_opennmt_answers_as_there(precision: str) -> None:
     """Greedy and beam 4, with scores. Under a length penalty the two beams end at other times: see `choose._BEAM`."""
     folder = ROOT / f"aren-transliteration{precision}"
-    task, model = restore_imported(read_ctranslate2(folder, None))
+    task, model = restore_imported(read_source(folder))
     texts = names(folder, 200)
     for beam, length_penalty in ((1, 1.0), (4, 0.0), (4, 1.0)):
         decode = DecodeConfig(beam_size=beam, length_penalty=length_penalty, max_new_tokens=LIMIT)
@@ -106,7 +105,7 @@ def test_an_export_of_ours_is_the_run_again(
 ) -> None:
     run = run_of(kind, monkeypatch, **form)
     run.export("ctranslate2", tmp_path / "out")
-    imported = read_ctranslate2(tmp_path / "out", None)
+    imported = read_source(tmp_path / "out")
     task, model = restore_imported(imported)
     ours, again = dict(run.model.named_parameters()), dict(model.named_parameters())
     assert ours.keys() == {name for name in again if "positions" not in name or name in ours}
@@ -134,7 +133,7 @@ def translator_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_without_a_tokenizer_the_letters_are_the_tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = run_of("translate", monkeypatch)
     folder = translator_folder(monkeypatch, tmp_path)
-    task, model = restore_imported(read_ctranslate2(folder, None))
+    task, model = restore_imported(read_source(folder))
     assert task.tokenizer.special is not None and task.tokenizer.suffix == [3]
     options: dict[str, Any]
     for options in ({"beam_size": 1}, {"beam_size": 3, "n_best": 2}):
@@ -146,11 +145,11 @@ def test_without_a_tokenizer_the_letters_are_the_tokens(monkeypatch: pytest.Monk
 def test_a_shorter_text_can_be_chosen_and_a_longer_one_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = run_of("translate", monkeypatch, positions="learned")
     run.export("ctranslate2", tmp_path / "out")
-    imported = read_ctranslate2(tmp_path / "out", 5)
+    imported = read_source(tmp_path / "out", 5)
     assert imported.max_len == 5 and len(imported.notes) == 1
     assert imported.state["tgt_embedding.positions.weight"].shape[0] == 6
     with pytest.raises(UsageError, match="has positions for texts of") as error:
-        read_ctranslate2(tmp_path / "out", 10_000)
+        read_source(tmp_path / "out", 10_000)
     assert error.value.hint.startswith("use --max-len ")
 
 
@@ -170,7 +169,7 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "link": (lambda f: _link(f, "model.bin"), "is a link"),
     "linked vocabulary": (lambda f: _link(f, "source_vocabulary.txt"), "is a link"),
     "folder": (lambda f: ((f / "config.json").unlink(), (f / "config.json").mkdir()), "is a folder"),
-    "config": (lambda f: _write(f, "config.json", "[1]"), "should hold a JSON object"),
+    "config": (lambda f: _write(f, "config.json", "[1]"), "expected `object`, got `array`"),
     "type": (lambda f: _write(f, "config.json", '{"unk_token": 5}'), "unk_token: expected `str`, got `int`"),
     "epsilon": (
         lambda f: _write(f, "config.json", '{"layer_norm_epsilon": "x"}'),
@@ -186,7 +185,7 @@ def test_a_damaged_folder_is_one_sentence(name: str, monkeypatch: pytest.MonkeyP
     damage, sentence = DAMAGED[name]
     damage(folder)
     with pytest.raises(CheckpointError, match=sentence) as error:
-        read_ctranslate2(folder, None)
+        read_source(folder)
     assert "\n" not in error.value.message
 
 
@@ -200,15 +199,15 @@ def test_what_the_caller_has_to_say_is_refused(monkeypatch: pytest.MonkeyPatch, 
     ):
         _write(folder, "config.json", json.dumps(config | change))
         with pytest.raises(GlassformerError, match=sentence):
-            read_ctranslate2(folder, None)
+            read_source(folder)
 
 
 def test_a_language_model_of_others_needs_its_tokenizer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run_of("lm", monkeypatch).export("ctranslate2", tmp_path / "out")
-    for name in ("glassformer.json", "tokenizer.json"):
+    for name in ("manifest.json", "glassformer.json", "tokenizer.json"):
         (tmp_path / "out" / name).unlink()
     with pytest.raises(UsageError, match="there is no tokenizer"):
-        read_ctranslate2(tmp_path / "out", None)
+        read_source(tmp_path / "out")
 
 
 @pytest.mark.parametrize("kind", ["translate", "lm"])
@@ -264,7 +263,7 @@ def test_an_imported_translator_can_leave_again(monkeypatch: pytest.MonkeyPatch,
         ours, theirs = (one.predict(TEXTS, max_new_tokens=3, **options) for one in (run, model))
         assert [answer["translation"] for answer in theirs] == [answer["translation"] for answer in ours]
     assert tokenizers.Tokenizer.from_file(str(tmp_path / "again" / "tokenizer.json")).get_vocab_size() == 12
-    again = read_ctranslate2(tmp_path / "again", None)
+    again = read_source(tmp_path / "again")
     assert again.tokenizer.sha256 == run.task.tokenizer.sha256
     assert all(torch.equal(again.state[name], p) for name, p in run.model.named_parameters())
 

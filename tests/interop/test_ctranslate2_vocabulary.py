@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.ctranslate2_vocabulary import (
+from glassformer.interop.ctranslate2_reader import (
     Roles,
     character_tokenizer,
     join,

@@ -146,14 +146,17 @@ def test_other_factors_are_multiplied_into_embeddings(tmp_path: Path) -> None:
 
 WEIGHT = "decoder/layer_0/ffn/linear_1/weight"
 LACKING: dict[str, tuple[dict[str, Any], str]] = {
-    "relative": ({"layer_0/self_attention/relative_position_keys": np.zeros((3, 2), np.float32)}, "relative positions"),
-    "qk norm": ({"layer_0/self_attention/q_norm/gamma": np.ones(2, np.float32)}, "norms of queries, keys or values"),
-    "alibi": ({"alibi": np.int8(1)}, "biases of attention by distance"),
-    "window": ({"sliding_window": np.int32(8)}, "attention to a window"),
-    "parallel": ({"layer_0/input_layer_norm/gamma": np.ones(4, np.float32)}, "side by side"),
+    "relative": (
+        {"layer_0/self_attention/relative_position_keys": np.zeros((3, 2), np.float32)},
+        "self_attention/relative_position_keys",
+    ),
+    "qk norm": ({"layer_0/self_attention/q_norm/gamma": np.ones(2, np.float32)}, "self_attention/q_norm/gamma"),
+    "alibi": ({"alibi": np.int8(1)}, "decoder/alibi"),
+    "window": ({"sliding_window": np.int32(8)}, "decoder/sliding_window"),
+    "parallel": ({"layer_0/input_layer_norm/gamma": np.ones(4, np.float32)}, "layer_0/input_layer_norm/gamma"),
     "tanh": ({"activation": np.int8(5)}, "the activation 5"),
-    "rotary": ({"layer_0/self_attention/rotary_dim": np.int32(0)}, "rotary positions"),
-    "grouped": ({"layer_0/self_attention/num_heads_kv": np.int32(1)}, "heads of keys that several"),
+    "rotary": ({"layer_0/self_attention/rotary_dim": np.int32(0)}, "self_attention/rotary_dim"),
+    "grouped": ({"layer_0/self_attention/num_heads_kv": np.int32(1)}, "self_attention/num_heads_kv"),
     "wide": ({"layer_0/self_attention/head_dim": np.int32(4)}, "heads of another width"),
     "bias": ({"projection/bias": np.zeros(6, np.float32)}, "a bias of the output projection"),
     "unknown": ({"layer_0/ffn/gadget": np.ones(4, np.float32)}, "decoder/layer_0/ffn/gadget"),

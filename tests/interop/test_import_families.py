@@ -18,11 +18,9 @@ from tests.helpers.sentencepiece import charsmap
 import glassformer
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop import hf_engine
-from glassformer.interop.check import check_import
+from glassformer.interop.check import check_import, sample_texts
 from glassformer.interop.imported import restore_imported
-from glassformer.interop.read import import_folder
-from glassformer.interop.sample_texts import sample_texts
-from glassformer.interop.sources import read_source
+from glassformer.interop.read import import_folder, read_source
 
 BERT = {
     "num_hidden_layers": 2,

@@ -17,8 +17,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 
 import glassformer
+from glassformer.interop.check import sample_texts
 from glassformer.interop.read import import_folder
-from glassformer.interop.sample_texts import sample_texts
 from glassformer.runs.model_folder import tensor_chunks
 
 NANO = Path(os.environ.get("GLASSFORMER_DATA", "nowhere")) / "pretrained" / "gpt-nano-sort"

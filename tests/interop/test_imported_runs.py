@@ -15,8 +15,7 @@ from tests.helpers.pretrained import POSITIONS, bert_folder
 import glassformer
 from glassformer.errors import DataError, UsageError
 from glassformer.interop import read
-from glassformer.interop.source_folder import SourceFolder
-from glassformer.interop.sources import read_source
+from glassformer.interop.read import read_source
 
 
 @pytest.fixture(autouse=True)
@@ -82,24 +81,6 @@ def test_a_text_has_room_beside_what_is_around_it(longest: int, tmp_path_factory
     assert refused.value.hint == "use max_len=3 or more" and not (folder / "run").exists()
     run = glassformer.import_model(folder / "source", folder / "run", max_len=3)
     assert run.predict("the film") != run.predict("film")
-
-
-@for_each(
-    ("card", "folder", "name"),
-    [
-        ("---\nlicense: mit\nmodel_name: org/a-model\n---\n# Heading\n", "model", "org/a-model"),
-        ("---\r\nlicense: mit\r\n---\r\n\r\n# all-MiniLM-L6-v2\r\ntext", "model", "all-MiniLM-L6-v2"),
-        ("# Model card for this\n", "model", "above/model"),
-        ("# Introduction\n# not-a-title\n", "checkpoint-500", "above/checkpoint-500"),
-        ("---\nlicense: mit\n---\ntext\nmodel_name: no\n", "minilm", "minilm"),
-        ("", "minilm", "minilm"),
-    ],
-)
-def test_the_name_of_a_source_is_that_of_its_card(card: str, folder: str, name: str, tmp_path_factory: Any) -> None:
-    path = tmp_path_factory.mktemp("named") / "above" / folder
-    path.mkdir(parents=True)
-    (path / "README.md").write_bytes(card.encode())
-    assert SourceFolder(path).name() == name
 
 
 def test_an_export_that_is_not_read_again_is_named_so(tmp_path: Path) -> None:

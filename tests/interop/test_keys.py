@@ -16,9 +16,8 @@ from tests.interop.test_import_families import BERT, CASES, GPT2, SMOLLM2, gpt2,
 import glassformer
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop import read
-from glassformer.interop.hf_settings import ACTIVATIONS, GENERATION, TABLES, keys_of
-from glassformer.interop.read import import_folder
-from glassformer.interop.sources import read_source
+from glassformer.interop.hf_settings import ACTIVATIONS, COMMON, GENERATION, TABLES, keys_of
+from glassformer.interop.read import import_folder, read_source
 
 FAMILIES = {}
 for _case in CASES:
@@ -35,7 +34,7 @@ def test_each_key_with_an_unsupported_value_is_refused_by_name(name: str, tmp_pa
     _, settings, write, _ = FAMILIES[name]
     saved(name, settings, write, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
-    rows = [*keys_of(TABLES[config["model_type"]])]
+    rows = [*keys_of(TABLES[config["model_type"]] + COMMON)]
     fields = [key for mark, key, _ in rows if mark not in ".+>=" and key != "-"]
     fixed = [key for mark, key, _ in rows if mark == "="]
     for key in {*fields, *fixed, "unheard_of", "architectures", "model_type", "vocab_size"}:

@@ -18,7 +18,7 @@ import glassformer
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.export import export
 from glassformer.interop.exported import load_exported
-from glassformer.interop.sentencepiece_file import read_spm
+from glassformer.interop.marian_tokenizer import read_spm
 from glassformer.models import Translator
 from glassformer.text.tokenizer import Tokenizer
 

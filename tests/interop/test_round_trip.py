@@ -23,7 +23,7 @@ from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, ExportFacts
 from glassformer.interop.hf_settings import CLASSES
 from glassformer.interop.hf_writer import write_hf
 from glassformer.interop.imported import restore_imported
-from glassformer.interop.sources import read_source
+from glassformer.interop.read import read_source
 from glassformer.models import LanguageModel, Translator
 from glassformer.text.tokenizer import Tokenizer
 
@@ -147,6 +147,6 @@ def test_a_description_of_another_export_is_refused(monkeypatch: pytest.MonkeyPa
     for target in ("hf", "ctranslate2"):
         export(run_of("lm", monkeypatch), target, tmp_path / target)  # pyright: ignore[reportArgumentType]
     (tmp_path / "hf" / FACTS).write_bytes((tmp_path / "ctranslate2" / FACTS).read_bytes())
-    with pytest.raises(CheckpointError, match="an export to ctranslate2"):
+    with pytest.raises(CheckpointError, match="language_model for ctranslate2"):
         glassformer.import_model(tmp_path / "hf", tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -28,7 +28,6 @@ BUILT = {
     "text/backends.py: '|'.join(map(re.escape, extra_tokens))": "literals apart by |",
     "evaluate/translation.py: ''": "",
     "text/backends.py: '|'.join((f'{run}{{{n},}}' for run in runs))": "disjoint classes",
-    "interop/export.py: f'\\\\.tmp-{re.escape(out.name)}-(\\\\d{{1,9}})-(?:new)?\\\\d+'": "no choice",
 }
 """Expressions made of what is only known at run time, and why they do not backtrack."""
 LITERAL = re.compile(

@@ -22,15 +22,13 @@ pieces = Tokenizer.from_file("$pieces")  # which cuts a source
 pieces.encode_special_tokens = True
 tokens = pieces.encode("a text", add_special_tokens=False).tokens
 """
-_ONNX = f"""\
+_OF_TEXT = f"""\
 import json
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
-{_TOKENIZER}"""
-_OF_TEXT = f"""\
-{_ONNX}facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
+{_TOKENIZER}facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
 text = "$text"
 encoding = tokenizer.encode(text)
 ids = np.array([encoding.ids])
@@ -44,7 +42,7 @@ threshold = dict(zip(facts["labels"], chosen, strict=True))
 _PIPELINE = """\
 from transformers import pipeline
 
-print(pipeline("$tag", "."$options)("a text"))
+print(pipeline("$tag", "."$options)("$text"))
 """
 EXAMPLES = {
     ("ctranslate2", "translator"): f"""\
@@ -59,9 +57,7 @@ import ctranslate2
 result = model.generate_batch([tokenizer.encode("a text").tokens], max_length=$n_new, sampling_topk=0)[0]
 print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.sequences[0]]))
 """,
-    ("hf", "classifier"): _PIPELINE,
-    ("hf", "tagger"): _PIPELINE,
-    ("hf", "language_model"): _PIPELINE,
+    **{("hf", kind): _PIPELINE for kind in ("classifier", "tagger", "language_model", "masked_language_model")},
     ("hf", "multilabel_classifier"): f"""\
 import json
 from pathlib import Path
@@ -71,23 +67,6 @@ from transformers import pipeline
 facts = json.loads(Path("glassformer.json").read_text(encoding="utf-8"))
 {_THRESHOLDS}[found] = pipeline("$tag", ".", truncation=True, top_k=None)(["a text"])
 print([one["label"] for one in found if one["score"] >= threshold[one["label"]]])
-""",
-    ("hf", "masked_language_model"): """\
-from transformers import pipeline
-
-fill = pipeline("fill-mask", ".")
-print(fill(f"a {fill.tokenizer.mask_token} text"))
-""",
-    ("hf", "text_embedder"): """\
-import torch
-from transformers import AutoModel, AutoTokenizer
-
-tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModel.from_pretrained(".").eval()
-inputs = tokenizer(["a text", "another one"], padding=True, truncation=True, return_tensors="pt")
-with torch.no_grad():
-    states = model(**inputs).last_hidden_state
-real = inputs["attention_mask"][:, :, None]
-print(torch.nn.functional.cosine_similarity(*$pooled, dim=0))
 """,
     ("hf", "translator"): """\
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -114,17 +93,10 @@ print(tokenizer.decode([logits.argmax()]))
 """,
 }
 """The lines by target and kind of model; names with a dollar are filled in."""
-_POOLED = {
-    "first": "states[:, 0]",
-    "mean": "(states * real).sum(dim=1) / real.sum(dim=1)",
-    "max": "states.masked_fill(real == 0, float('-inf')).amax(dim=1)",
-}
 PIPELINES = {
     "translator": "translation",
     "language_model": "text-generation",
-    "classifier": "text-classification",
-    "multilabel_classifier": "text-classification",
-    "regressor": "text-classification",
+    **dict.fromkeys(("classifier", "multilabel_classifier", "regressor"), "text-classification"),
     "tagger": "token-classification",
     "masked_language_model": "fill-mask",
     "text_embedder": "feature-extraction",
@@ -133,7 +105,7 @@ PIPELINES = {
 PAGE = "docs/how-to/export/onnx.md"
 
 
-def example_of(facts: ExportFacts, t: Tokenizer, pooling: str = "mean") -> str:
+def example_of(facts: ExportFacts, t: Tokenizer) -> str:
     """Return the lines for an exported model with this tokenizer."""
     if t.ngrams is not None:  # of a model of texts
         return f"# Words are spelled with spelling.json as {PAGE} of Glassformer shows.\n"
@@ -141,7 +113,6 @@ def example_of(facts: ExportFacts, t: Tokenizer, pooling: str = "mean") -> str:
         pieces="tokenizer.json" if t.of_targets is t else SIDE_FILES[0],
         tag=PIPELINES[facts.kind],
         options=", truncation=True" if facts.kind == "classifier" else "",
-        pooled=f"({_POOLED.get(pooling, '')})",
         as_text=facts.kind != "masked_language_model",  # in which a mask is found
         text=f"a {t.tokens([t.mask_id])[0]} text" if facts.kind == "masked_language_model" else "a text",
         mask_id=t.mask_id,
@@ -162,9 +133,8 @@ def card(
     head = ["---", f"library_name: {'transformers' if facts.target == 'hf' else facts.target}"]
     head += [f"pipeline_tag: {PIPELINES[facts.kind]}", "tags: [glassformer]"]
     head += origin.front_matter(license) if origin else [f"license: {license}"] if license else []
-    how = "imported"  # and not trained
-    if record is not None or origin is None:
-        how = "fine-tuned" if record is not None and record.config.train.init_from else "trained from scratch"
+    began = record is not None and record.config.train.init_from
+    how = "fine-tuned" if began else "imported" if record is None and origin else "trained from scratch"
     trained = f" on {dataset(record)}" if record is not None else ""
     lines = [*head, "---", "", f"# {facts.run}", "", f"A {report.model_name} {how} with Glassformer{trained}.", ""]
     lines += [f"- Exported for {facts.target} as {facts.architecture}, weights in {facts.dtype}."]
@@ -179,6 +149,6 @@ def card(
     lines += [f"- {note[0].upper()}{note[1:]}." for note in (compared, *facts.notes)]
     lines += ["", "\n\n".join(origin.of_descendant())] if origin else []
     lines += ["", f"Limits: {report.limits} It reads texts up to {min(facts.max_len, facts.context):,} tokens.", ""]
-    lines += ["```python", example_of(facts, task.tokenizer, task.config.model.pooling).rstrip(), "```", ""]
+    lines += ["```python", example_of(facts, task.tokenizer).rstrip(), "```", ""]
     lines += ["With Glassformer: `glassformer predict FOLDER TEXT`, which keeps the run's limits of length.", ""]
     return "\n".join(lines)

@@ -18,16 +18,16 @@ import torch
 from torch import nn
 
 from glassformer.errors import ChangedDataError, DataError, UsageError
+from glassformer.interop.choose import WRITERS
 from glassformer.interop.engine import Engine, log_softmax
 from glassformer.interop.export_facts import CheckResult, facts_of
-from glassformer.interop.exported import ExportedModel, load_exported
+from glassformer.interop.exported import ExportedModel
 from glassformer.interop.imported import ImportedModel
-from glassformer.interop.sample_texts import TEXTS, sample_texts
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import Task
-from glassformer.text.tokenizer import MASK
+from glassformer.text.tokenizer import MASK, Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -59,13 +59,11 @@ def texts_to_compare(task: Task, run: Path | None, allow_changed: bool = False) 
     """
     kind, data = task.explain_as, task.config.data
     named = [value for name, value in vars(data.files).items() if name.endswith("_file") and value]
-    is_sample = run is None or (data.dataset == "files" and not named)
-    if is_sample:
-        texts = sample_texts(task.tokenizer, N_TEXTS)
+    if run is None or (data.dataset == "files" and not named):
+        texts, is_sample = sample_texts(task.tokenizer, N_TEXTS), True
         texts = [f"{text} {MASK}" for text in texts] if kind == "masked_language_model" else texts
     else:
-        assert run is not None
-        texts = load_run_data(run, task.schema, data, allow_changed=allow_changed).valid.text
+        texts, is_sample = load_run_data(run, task.schema, data, allow_changed=allow_changed).valid.text, False
     if kind == "language_model":
         whole = "".join(texts)
         starts = np.linspace(0, max(0, len(whole) - PROMPT_CHARS), N_TEXTS).astype(int)
@@ -78,18 +76,19 @@ def texts_to_compare(task: Task, run: Path | None, allow_changed: bool = False) 
     return [*texts, *more], len(more), is_sample
 
 
-def check_export(task: Task, model: nn.Module, out: Path, run: Path, allow_changed: bool = False) -> CheckResult | str:
+def check_export(
+    task: Task, model: nn.Module, exported: ExportedModel, run: Path, allow_changed: bool = False
+) -> CheckResult | str:
     """Return the comparison of an export with its run, or why it was not made.
 
     With `allow_changed` even on data that has changed since training.
     """
     try:
         texts, n_more, is_sample = texts_to_compare(task, run, allow_changed)
-        exported = load_exported(out, "cpu")
         if exported.facts.target == "hf":
             from glassformer.interop.hf_engine import load_theirs
 
-            exported = ExportedModel(out, exported.facts, "cpu", task.tokenizer, load_theirs(out, task, model))
+            exported.engine = load_theirs(exported.path, task, model)
         exported.engine  # noqa: B018  (so that a missing library is noticed here)
     except (DataError, UsageError) as error:
         if isinstance(error, ChangedDataError):
@@ -108,10 +107,10 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
         library = importlib.import_module(name)
         if name == "ctranslate2":
             from glassformer.interop.ctranslate2_engine import CTranslate2Engine
-            from glassformer.interop.ctranslate2_reader import library_files
+            from glassformer.interop.ctranslate2_reader import OF_LIBRARY
 
-            kind = str(task.explain_as)
-            engine: Engine = CTranslate2Engine(folder, library_files(folder), kind, task.tokenizer, "cpu", "float32")
+            kind, files = str(task.explain_as), [file for file in OF_LIBRARY if (folder / file).exists()]
+            engine: Engine = CTranslate2Engine(folder, files, kind, task.tokenizer, "cpu", "float32")
         else:
             from glassformer.interop.hf_engine import load_theirs
 
@@ -123,59 +122,49 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
         return None
     facts = facts_of(task, name, family, folder, int(getattr(model, "max_len", imported.max_len)), dtype="float32")
     theirs = ExportedModel(folder, facts, "cpu", task.tokenizer, engine)
-    writes = task.explain_as in ("translator", "language_model")
-    texts = texts_to_compare(task, None)[0][: N_SCORED if writes else N_SAMPLES]
+    texts = texts_to_compare(task, None)[0][: N_SCORED if task.explain_as in WRITERS else N_SAMPLES]
     found = _compared(task, model, theirs, texts, f"{name} {library.__version__}", True)
     if found.largest_difference > TOLERANCE:
         logger.warning(f"the model differs from that of {name} by {found.largest_difference:.1e}")
-    if name == "transformers" and SourceFolder(folder).has(TOKENIZER):
-        _compare_tokens(task, SourceFolder(folder), family)
+    if name == "transformers" and (source := SourceFolder(folder)).has(TOKENIZER):
+        from glassformer.interop.hf_engine import compare_tokens
+
+        compare_tokens(task, source, family, TEXTS)
     return found
-
-
-def _compare_tokens(task: Task, folder: SourceFolder, family: str) -> None:
-    """Warn where transformers cuts a sample text into other tokens."""
-    from glassformer.interop.hf_engine import their_tokens
-
-    t = task.tokenizer
-    ours = [t.framed(t.encode(text)) for text in TEXTS]
-    ours = [t.with_end(ids) for ids in ours] if task.explain_as == "translator" else ours
-    try:
-        others = their_tokens(folder, family, TEXTS)
-    except Exception as error:  # of a tokenizer that needs a package more
-        logger.warning(f"its tokens are not compared with transformers, which cannot read them: {str(error)[:100]}")
-        return
-    if odd := next((text for text, a, b in zip(TEXTS, ours, others, strict=True) if a != b), None):
-        logger.warning(f"transformers cuts texts into other tokens, such as {odd!r}: its tokenizer_config.json decides")
 
 
 def _compared(
     task: Task, model: nn.Module, theirs: ExportedModel, texts: Sequence[str], library: str, is_sample: bool
 ) -> CheckResult:
-    """Return how the answers and the numbers of a model of another library agree with ours."""
+    """Return how the answers and the numbers of a model of another library agree with ours.
+
+    Transformers is given what our model writes: its next token has to be the same after each one of that.
+    """
     kind, scale = theirs.facts.kind, task.decision.scale[1]
+    by_token = kind in WRITERS and theirs.facts.target in ("hf", "transformers")
     decode = replace(theirs.config.decode, n_best=1)
     if kind == "language_model":
         decode = replace(decode, temperature=0.0, max_new_tokens=NEW_TOKENS)
-    if theirs.facts.target in ("hf", "transformers"):  # whose engine searches greedily
-        decode = replace(decode, beam_size=1)
-    answers, others = task.predict(model, texts, decode), theirs.answers(texts, 0, decode)
-    n_equal, worst = 0, 0.0
+    answers = task.predict(model, texts, replace(decode, beam_size=1) if by_token else decode)
+    others = answers if by_token else theirs.answers(texts, 0, decode)
+    are_equal, worst = list[bool](), 0.0
     for a, b in zip(answers, others, strict=True):
         numbers, their_numbers = [*_numbers(a)], [*_numbers(b)]
         if kind in ANSWERS:
-            is_equal = a[ANSWERS[kind]] == b[ANSWERS[kind]]
+            are_equal.append(a[ANSWERS[kind]] == b[ANSWERS[kind]])
         else:
             pairs = zip(numbers, their_numbers, strict=True)
-            is_equal = all(math.isclose(x, y, rel_tol=TOLERANCE, abs_tol=TOLERANCE * scale) for x, y in pairs)
-        n_equal += is_equal
+            are_equal.append(all(math.isclose(x, y, rel_tol=TOLERANCE, abs_tol=TOLERANCE * scale) for x, y in pairs))
         # Another translation has another score, and other tags have the probabilities of other spans.
-        if (is_equal or kind not in ("translator", "tagger")) and "unfinished" not in a:
+        if (are_equal[-1] or kind not in ("translator", "tagger")) and "unfinished" not in a:
             worst = max([worst, *(abs(x - y) / scale for x, y in zip(numbers, their_numbers, strict=True))])
-    if kind in ("translator", "language_model"):
-        key, scored = ANSWERS[kind], [*zip(texts, answers, strict=True)][:N_SCORED]
-        worst = max([worst, *(_of_log_probs(task, model, theirs.engine, text, answer[key]) for text, answer in scored)])
-    return CheckResult(library, "sample" if is_sample else "validation", len(texts), n_equal / len(texts), worst)
+    for i, (text, answer) in enumerate(zip(texts, answers, strict=True)):
+        if kind in WRITERS and (by_token or i < N_SCORED):
+            ours, log_probs = _log_probs(task, model, theirs.engine, text, answer[ANSWERS[kind]])
+            worst = max(worst, float(np.abs(ours - log_probs)[np.isfinite(log_probs)].max()))
+            are_equal[i] &= not by_token or bool((ours.argmax(axis=-1) == log_probs.argmax(axis=-1)).all())
+    shares = sum(are_equal) / len(texts)
+    return CheckResult(library, "sample" if is_sample else "validation", len(texts), shares, worst)
 
 
 def _numbers(value: Any) -> Iterator[float]:
@@ -195,18 +184,40 @@ def _with_masks(text: str) -> str:
 
 
 @torch.no_grad()
-def _of_log_probs(task: Task, model: Any, engine: Engine, text: str, answer: str) -> float:
-    """Return the largest difference of the log-probability of a token, of a translation or after each of a prompt."""
+def _log_probs(task: Task, model: Any, engine: Engine, text: str, answer: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return ours and theirs: of each token of a translation, or of all tokens after each of a text or translation."""
     t, device = task.tokenizer, next(model.parameters()).device
     if task.explain_as == "language_model":
-        ids = t.encode(text)[: task.config.text.max_len] or [t.eos_id]
+        ids = t.encode(text + answer)[: task.config.text.max_len] or [t.eos_id]
         theirs = log_softmax(engine.outputs(ids).astype(np.float64))
-        ours = model(torch.tensor([ids], device=device))[0, -len(theirs) :].cpu().double().log_softmax(dim=-1).numpy()
-    else:
-        room = t.room(task.config.text.max_len - 1)
-        source, target = t.framed(t.encode(text)[:room]), t.of_targets.encode(answer)[:room]
-        inputs = (torch.tensor([ids], device=device) for ids in (t.with_end(source), [t.bos_id, *target]))
-        log_probs = model(*inputs)[0].cpu().float().log_softmax(dim=-1)
-        ours = log_probs.gather(1, torch.tensor([*target, t.eos_id])[:, None])[:, 0].numpy()
-        theirs = engine.log_probs(source, target)
-    return float(np.abs(theirs - ours).max())
+        logits = model(torch.tensor([ids], device=device))[0, -len(theirs) :]
+        return logits.cpu().double().log_softmax(dim=-1).numpy(), theirs
+    room = t.room(task.config.text.max_len - 1)
+    source, target = t.framed(t.encode(text)[:room]), t.of_targets.encode(answer)[:room]
+    logits = model(*(torch.tensor([ids], device=device) for ids in (t.with_end(source), [t.bos_id, *target])))[0]
+    ours, theirs = logits.cpu().float().log_softmax(dim=-1), engine.log_probs(source, target)
+    ours = ours if theirs.ndim == 2 else ours.gather(1, torch.tensor([*target, t.eos_id])[:, None])[:, 0]
+    return ours.numpy(), theirs
+
+
+TEXTS = (
+    "The film was not good.",
+    "An unusually long sentence, with numbers such as 1,234.5 and a name: Zürich!",
+    "naïve café 東京 😀",
+    "a",
+)
+RANDOM_TOKENS = 12
+
+
+def random_ids(t: Tokenizer, n: int) -> Iterator[list[int]]:
+    """Yield n rows of ids at random from the vocabulary, the same at every call."""
+    words = sorted({*range(t.vocab_size)} - {*t.without_text})
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(n):
+        places = torch.randint(len(words), (RANDOM_TOKENS,), generator=generator)
+        yield [words[i] for i in places.tolist()]
+
+
+def sample_texts(t: Tokenizer, n: int) -> list[str]:
+    """Return n texts of which a model can be compared that has no data: sentences, and tokens at random."""
+    return [*TEXTS, *map(t.decode, random_ids(t, n - len(TEXTS)))]

@@ -6,14 +6,13 @@ The tables follow the model definitions of the other libraries: CTranslate2's `s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias, get_args
+from dataclasses import fields
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from glassformer.config import Config, ModelConfig
 from glassformer.errors import UsageError
 from glassformer.interop.export_facts import FILES
-from glassformer.interop.hf_settings import CLASSES, POOLERS
+from glassformer.interop.hf_settings import CLASSES, FORMS, POOLERS
 
 Target: TypeAlias = Literal["ctranslate2", "hf", "onnx"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -22,46 +21,9 @@ WRITERS = ("translator", "language_model")
 _SAMPLED = "sampled texts differ, since the random numbers do"
 _BEAM = "beam search there ends by another rule, so some translations and n-best lists differ; greedy ones do not"
 _CUT = "a text longer than the context needs truncation=True there, which cuts its end"
-_POOLER = "BertModel has a pooler, which this model lacks: its weights are zeros"
-_ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "silu")
-_ENCODER: dict[str, tuple[Any, ...]] = {
-    "pre_norm": (False,),
-    "norm": ("layer",),
-    "positions": ("learned",),
-    "embedding_norm": (True,),
-    "bias": (True,),
-    "activation": _ACTIVATIONS,
-    "d_head": (None,),
-}
-_TRANSLATOR: dict[str, tuple[Any, ...]] = {
-    "norm": ("layer",),
-    "positions": ("sinusoidal",),
-    "activation": ("relu", "gelu"),
-    "d_head": (None,),
-    "norm_eps": (None,),
-    "embedding_norm": (False,),
-    "output_bias": (False,),
-}
-_DECODER: dict[str, tuple[Any, ...]] = {"pre_norm": (True,), "embedding_norm": (False,)}
-HF_SETTINGS: dict[str, Mapping[str, tuple[Any, ...]]] = {
-    "distilbert": _ENCODER | {"n_segments": (0,), "norm_eps": (1e-12,)},
-    "bert": _ENCODER,
-    "llama": _DECODER | {"positions": ("rotary",), "norm": ("rms",), "activation": ("swiglu",)},
-    "gpt2": _DECODER
-    | {
-        "positions": ("sinusoidal", "learned", "none"),
-        "norm": ("layer",),
-        "activation": _ACTIVATIONS,
-        "d_head": (None,),
-    },
-    "pegasus": _TRANSLATOR | {"pre_norm": (True,)},
-    "marian": _TRANSLATOR | {"pre_norm": (False,), "embedding_init_std": (None,)},
-}
-"""Of each family of transformers that is written, the values of settings that its classes have; others are free."""
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """What a model becomes in another library.
 
     Attributes:
@@ -90,8 +52,8 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target) -> 
     if (target, kind) not in FILES:
         raise UsageError(f"{target} holds no {words}", hint)
     if n_members > 1 and (target == "hf" or kind in WRITERS):
-        message = f"{target} holds one model, and this is an ensemble of {n_members}"
-        raise UsageError(message, "export one of them: --member 0")
+        what = f"{target} holds one model, and this is an ensemble of {n_members}"
+        raise UsageError(what, "export one of them: --member 0")
     if target == "onnx":
         return Choice("one graph")
     is_lm, imported = kind == "language_model", config.text.tokenizer == "imported"
@@ -103,8 +65,7 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target) -> 
     if obstacle:
         raise UsageError(f"transformers has no class for this {words}: {obstacle}", hint)
     notes = {"translator": (_BEAM,), "language_model": (_SAMPLED,)}.get(kind, (_CUT,))
-    of_class = CLASSES_OF[family, kind.removeprefix("multilabel_")]
-    return Choice(of_class, (*notes, _POOLER) if of_class == "BertModel" else notes)
+    return Choice(CLASSES_OF[family, kind.removeprefix("multilabel_")], notes)
 
 
 CLASSES_OF = {its: name for name, its in reversed(CLASSES.items())}
@@ -116,19 +77,14 @@ def hf_family(kind: str, m: ModelConfig) -> tuple[str, str]:
     values = {one.name: getattr(m, one.name) for one in fields(m)}
     values["d_head"] = None if m.d_head is None or m.d_head * m.n_heads == m.d_model else m.d_head
     found = dict[str, list[str]]()
-    for family, needs in HF_SETTINGS.items():
-        if (family, kind.removeprefix("multilabel_")) in CLASSES_OF:
-            odd = [name for name, allowed in needs.items() if values[name] not in allowed]
-            if kind.endswith("classifier"):
-                odd += [
-                    name
-                    for name, value in (("pooling", "first"), ("pooler", POOLERS.get(family)))
-                    if values[name] != value
-                ]
-            if kind == "masked_language_model" and m.activation != "gelu":
-                odd.append("activation")
-            if family in ("bert", "distilbert") and m.embedding_init_std is None:
-                odd.append("embedding_init_std")
-            found[family] = odd
+    for family, needs in FORMS.items():
+        if (family, kind.removeprefix("multilabel_")) not in CLASSES_OF:
+            continue
+        if kind.endswith("classifier"):
+            needs = needs | {"pooling": ("first",), "pooler": (POOLERS[family],)}
+        if kind == "masked_language_model":
+            needs = needs | {"activation": ("gelu",)}
+        odd = ["embedding_init_std"] if kind not in WRITERS and m.embedding_init_std is None else []
+        found[family] = [name for name, allowed in needs.items() if values[name] not in allowed] + odd
     family = min(found, key=lambda one: len(found[one]))
     return family, "".join(f"model.{name} {str(values[name]).lower()}" for name in found[family][:1])

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
@@ -27,7 +27,7 @@ import numpy as np
 
 from glassformer.errors import CheckpointError
 from glassformer.interop.export_facts import MAX_WEIGHTS
-from glassformer.utils.safe_read import open_regular, read_bytes
+from glassformer.utils.safe_read import open_regular
 
 FILE = "model.bin"
 VERSIONS = range(2, 7)
@@ -42,24 +42,6 @@ _BFLOAT16 = 5
 _OF_WIDTH = {4: 0, 1: 1, 2: 2}
 """Id of the type by the bytes of a number, before version 4."""
 _HINT = "copy the folder whole, or convert the model again"
-
-
-class FieldReader:
-    """Reads the fields of a binary file one by one; little-endian."""
-
-    def __init__(self, file: BufferedReader) -> None:
-        self.file, self.size = file, os.fstat(file.fileno()).st_size
-
-    def numbers(self, layout: str) -> tuple[Any, ...]:
-        """Return numbers in a layout of `struct`."""
-        layout = f"<{layout}"
-        return struct.unpack(layout, self.file.read(struct.calcsize(layout)))
-
-    def text(self, length: str, most: int) -> str:
-        """Return a text after its length in bytes, a number in a layout of `struct`."""
-        [n_bytes] = self.numbers(length)
-        require(n_bytes <= most, f"a text of {n_bytes} bytes")
-        return self.file.read(n_bytes).decode("utf-8")
 
 
 def require(is_right: bool, what: str) -> None:
@@ -81,58 +63,72 @@ class Variable:
         """Return the number of its numbers."""
         return math.prod(self.shape)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Return NumPy's type of them as they are stored."""
+        return np.dtype(_TYPES[self.type])
+
 
 class Variables:
-    """The variables of a file by name. Each is taken once; `left` says which were not.
+    """The variables of a file by name.
 
     Attributes:
         spec: name of the model's specification, such as "TransformerSpec".
         revision: of the specification: which names it uses.
     """
 
-    def __init__(self, path: Path, fields: FieldReader) -> None:
-        self.path, self._fields = path, fields
-        [version] = fields.numbers("I")
+    def __init__(self, path: Path, file: BufferedReader) -> None:
+        self.path, self._file, self._size = path, file, os.fstat(file.fileno()).st_size
+        [version] = self._read("I")
         require(version in VERSIONS, f"its version is {version}, and {VERSIONS[0]} to {VERSIONS[-1]} are known")
         self.version: int = version
         self.spec = self._name()
-        [self.revision] = fields.numbers("I")
+        [self.revision] = self._read("I")
         self._variables = self._read_index()
         self._aliases = self._read_aliases() if version >= 3 else {}
-        require(fields.file.tell() == fields.size, f"{fields.size - fields.file.tell()} bytes follow its variables")
+        require(file.tell() == self._size, f"{self._size - file.tell()} bytes follow its variables")
         stored = sum(variable.size for variable in self._variables.values())
         repeated = sum(self._variables[name].size for name in self._aliases.values())
         require(repeated <= MAX_REPEATS * stored, f"second names repeat its {stored:,} numbers {repeated:,} times")
-        self._left = {*self._variables, *self._aliases}
+
+    def _read(self, layout: str) -> tuple[Any, ...]:
+        """Return numbers, little-endian, in a layout of `struct`."""
+        layout = f"<{layout}"
+        return struct.unpack(layout, self._file.read(struct.calcsize(layout)))
+
+    def _name(self) -> str:
+        [n_bytes] = self._read("H")
+        require(n_bytes <= MAX_NAME, f"a text of {n_bytes} bytes")
+        name = self._file.read(n_bytes)[:-1].decode("utf-8")
+        # With letters, digits and few marks alone it can be printed.
+        require(name.isascii() and name.replace("/", "").isidentifier(), f"{name[:80]!r} is no name of a variable")
+        return name
 
     def _read_index(self) -> dict[str, Variable]:
-        fields, found = self._fields, dict[str, Variable]()
-        [n_variables] = fields.numbers("I")
+        found = dict[str, Variable]()
+        [n_variables] = self._read("I")
         require(n_variables <= MAX_VARIABLES, f"it names {n_variables:,} variables")
         for _ in range(n_variables):
-            name, [n_axes] = self._name(), fields.numbers("B")
+            name, [n_axes] = self._name(), self._read("B")
             require(name not in found, f"{name!r} is in it twice")
             require(n_axes <= MAX_AXES, f"{name!r} has {n_axes} axes")
-            shape = fields.numbers(f"{n_axes}I")
-            if self.version >= 4:
-                kind, n_bytes = fields.numbers("BI")
-                require(kind < len(_TYPES), f"{name!r} is of the unknown type {kind}")
-                width = np.dtype(_TYPES[kind]).itemsize
-            else:
-                width, n_numbers = fields.numbers("BI")
-                require(width in _OF_WIDTH, f"{name!r} has numbers of {width} bytes")
-                kind, n_bytes = _OF_WIDTH[width], n_numbers * width
-            variable = Variable(fields.file.tell(), shape, kind)
-            expected = variable.size * width
-            require(n_bytes == expected, f"{name!r} has {n_bytes:,} bytes, and {list(shape)} needs {expected:,}")
-            require(variable.at + n_bytes <= fields.size, f"it ends inside of {name!r}")
-            fields.file.seek(n_bytes, os.SEEK_CUR)
+            shape = self._read(f"{n_axes}I")
+            kind, n = self._read("BI")  # before version 4 the width of a number, and how many there are
+            if self.version < 4:
+                require(kind in _OF_WIDTH, f"{name!r} has numbers of {kind} bytes")
+                kind, n = _OF_WIDTH[kind], n * kind
+            require(kind < len(_TYPES), f"{name!r} is of the unknown type {kind}")
+            variable = Variable(self._file.tell(), shape, kind)
+            expected = variable.size * variable.dtype.itemsize
+            require(n == expected, f"{name!r} has {n:,} bytes, and {list(shape)} needs {expected:,}")
+            require(variable.at + n <= self._size, f"it ends inside of {name!r}")
+            self._file.seek(n, os.SEEK_CUR)
             found[name] = variable
         return found
 
     def _read_aliases(self) -> dict[str, str]:
         """Return the variable of each second name."""
-        [n_aliases] = self._fields.numbers("I")
+        [n_aliases] = self._read("I")
         require(n_aliases <= MAX_VARIABLES, f"it has {n_aliases:,} second names")
         found = dict[str, str]()
         for _ in range(n_aliases):
@@ -142,20 +138,8 @@ class Variables:
             found[alias] = name
         return found
 
-    def _name(self) -> str:
-        name = self._fields.text("H", MAX_NAME)
-        require(name.endswith("\0"), "a name does not end with a zero byte")
-        name = name[:-1]
-        # With letters, digits and few marks alone it can be printed.
-        require(name.isascii() and name.replace("/", "").isidentifier(), f"{name[:80]!r} is no name of a variable")
-        return name
-
     def __contains__(self, name: str) -> bool:
         return name in self._variables or name in self._aliases
-
-    def left(self) -> list[str]:
-        """Return the names that were not taken, sorted."""
-        return sorted(self._left)
 
     def names(self) -> list[str]:
         """Return all names, second ones too."""
@@ -175,29 +159,26 @@ class Variables:
         Raises:
             CheckpointError: it is missing, or its numbers are not finite.
         """
-        stored, scale_name = self._numbers(name), f"{self._aliases.get(name, name)}_scale"
-        kind, alias_scale = self._find(name).type, f"{name}_scale"
-        match kind:
-            case 1 | 2:
-                values = self._unscaled(name, stored, scale_name if scale_name in self else alias_scale)
-            case 0 | 4:
-                values = stored.astype(np.float32)
-            case _ if kind == _BFLOAT16:
-                values = (stored.astype(np.uint32) << 16).view(np.float32)
-            case _:
-                raise self.error(f"{name!r} holds whole numbers, where weights are expected")
-        self._finite(name, values)
-        return values
+        stored, kind = self._numbers(name), self._find(name).type
+        if kind in (1, 2):
+            scale_name = f"{self._aliases.get(name, name)}_scale"
+            values = self._unscaled(name, stored, scale_name if scale_name in self else f"{name}_scale")
+        elif kind == _BFLOAT16:
+            values = (stored.astype(np.uint32) << 16).view(np.float32)
+        elif kind in (0, 4):
+            values = stored.astype(np.float32)
+        else:
+            raise self.error(f"{name!r} holds whole numbers, where weights are expected")
+        return self._finite(name, values)
 
     def _unscaled(self, name: str, stored: np.ndarray, scale_name: str) -> np.ndarray:
-        if scale_name not in self and stored.dtype == np.int16:
-            scale = np.array(INT16_SCALE, np.float32)
-        else:
-            if scale_name not in self:
-                raise self.error(f"{name!r} is in {stored.dtype}, and {scale_name!r} is missing")
+        scale = np.array(INT16_SCALE, np.float32)
+        if scale_name in self:
             scale = self._numbers(scale_name)
-            if scale.dtype != np.float32 or scale.shape not in ((), stored.shape[:1]) or not (scale > 0).all():
-                raise self.error(f"{scale_name!r} holds no scales of the {len(stored):,} rows of {name!r}")
+        elif stored.dtype != np.int16:
+            raise self.error(f"{name!r} is in {stored.dtype}, and {scale_name!r} is missing")
+        if scale.dtype != np.float32 or scale.shape not in ((), stored.shape[:1]) or not (scale > 0).all():
+            raise self.error(f"{scale_name!r} holds no scales of the {len(stored):,} rows of {name!r}")
         # As CTranslate2 does: times the inverse, in float32.
         inverse = np.float32(1) / scale
         return stored.astype(np.float32) * (inverse.reshape(-1, *[1] * (stored.ndim - 1)) if inverse.ndim else inverse)
@@ -213,8 +194,7 @@ class Variables:
         value = self._numbers(name)
         if value.size != 1 or value.ndim > 1 or self._find(name).type == _BFLOAT16:
             raise self.error(f"{name!r} has the shape {list(value.shape)}, where one number is expected")
-        self._finite(name, value)
-        return float(value.reshape(()))
+        return float(self._finite(name, value).reshape(()))
 
     def text(self, name: str, default: str) -> str:
         """Return a text, or the default where it is missing."""
@@ -223,10 +203,7 @@ class Variables:
         value = self._numbers(name)
         if value.dtype != np.int8 or value.size > MAX_NAME:
             raise self.error(f"{name!r} is no short text")
-        try:
-            return value.tobytes().decode("utf-8")
-        except UnicodeDecodeError as problem:
-            raise self.error(f"{name!r} is not UTF-8") from problem
+        return value.tobytes().decode("utf-8", "replace")
 
     def error(self, what: str) -> CheckpointError:
         """Return the error of a file with something wrong in it."""
@@ -240,17 +217,16 @@ class Variables:
     def _numbers(self, name: str) -> np.ndarray:
         """Read the numbers of a variable as they are stored."""
         variable = self._find(name)
-        self._left.discard(name)
-        dtype = np.dtype(_TYPES[variable.type])
-        self._fields.file.seek(variable.at)
-        data = self._fields.file.read(variable.size * dtype.itemsize)
-        if len(data) != variable.size * dtype.itemsize:
+        self._file.seek(variable.at)
+        data = self._file.read(variable.size * variable.dtype.itemsize)
+        if len(data) != variable.size * variable.dtype.itemsize:
             raise self.error(f"it ends inside of {name!r}")
-        return np.frombuffer(data, dtype).reshape(variable.shape)
+        return np.frombuffer(data, variable.dtype).reshape(variable.shape)
 
-    def _finite(self, name: str, values: np.ndarray) -> None:
+    def _finite(self, name: str, values: np.ndarray) -> np.ndarray:
         if not np.isfinite(values).all():
             raise self.error(f"{name!r} holds NaN or infinity")
+        return values
 
 
 @contextmanager
@@ -262,17 +238,8 @@ def open_variables(path: Path) -> Iterator[Variables]:
     """
     with open_regular(path, MAX_WEIGHTS) as file:
         try:
-            variables = Variables(path, FieldReader(file))
+            variables = Variables(path, file)
         except (struct.error, ValueError, OverflowError) as problem:
             what = "it ends too early" if isinstance(problem, struct.error) else problem
             raise CheckpointError(f"{path} is not a model of CTranslate2 as it should be: {what}", _HINT) from problem
         yield variables
-
-
-def in_memory(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
-    """Return the content of files by name: given these, the library opens no other of the folder, such as `vmap.txt`.
-
-    Raises:
-        CheckpointError: one is missing, too large, or no regular file.
-    """
-    return {name: read_bytes(folder / name, MAX_WEIGHTS) for name in names}

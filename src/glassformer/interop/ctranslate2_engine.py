@@ -5,7 +5,7 @@ The library trusts what stands in its files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,28 +14,21 @@ import numpy as np
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.ctranslate2_binary import in_memory, open_variables
+from glassformer.interop.ctranslate2_binary import open_variables
 from glassformer.interop.engine import Engine, Hypotheses, library, not_exported
-from glassformer.interop.export_facts import RUN_TOKENIZER, ExportFacts
+from glassformer.interop.export_facts import MAX_WEIGHTS, RUN_TOKENIZER, ExportFacts
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
-from glassformer.utils.safe_read import read_json, read_json_object
+from glassformer.utils.safe_read import read_bytes, read_json, read_json_object
 
 MODEL, CONFIG = "model.bin", "config.json"
 SPECS = {"translator": "TransformerSpec", "language_model": "TransformerDecoderSpec"}
 VOCABULARIES = {"translator": "shared_vocabulary.json", "language_model": "vocabulary.json"}
-SETTINGS = {
-    "add_source_bos": bool,
-    "add_source_eos": bool,
-    "bos_token": str,
-    "decoder_start_token": str,
-    "eos_token": str,
+SETTINGS: dict[str, Any] = {
+    **dict.fromkeys(("add_source_bos", "add_source_eos", "multi_query_attention"), bool),
+    **dict.fromkeys(("bos_token", "decoder_start_token", "eos_token", "unk_token"), str),
+    **dict.fromkeys(("quantization_type", "quantization_bits", "quantization_group_size"), type(None)),
     "layer_norm_epsilon": (float, type(None)),
-    "multi_query_attention": bool,
-    "quantization_type": type(None),
-    "quantization_bits": type(None),
-    "quantization_group_size": type(None),
-    "unk_token": str,
 }
 """Settings of `config.json`, and their types."""
 
@@ -73,7 +66,6 @@ def load_engine(path: Path, facts: ExportFacts, tokenizer: Tokenizer, device: st
         CheckpointError: the library cannot read the folder.
         UsageError: it is not installed.
     """
-    library("an export for ctranslate2", "ctranslate2", "ctranslate2")
     check_export(path, facts.kind, tokenizer.vocabulary())
     return CTranslate2Engine(path, (MODEL, CONFIG, VOCABULARIES[facts.kind]), facts.kind, tokenizer, device)
 
@@ -99,7 +91,9 @@ class CTranslate2Engine(Engine):
         ctranslate2 = library("an export for ctranslate2", "ctranslate2", "ctranslate2")
         ctranslate2.set_random_seed(self._seed)
         kind = ctranslate2.Translator if self._kind == "translator" else ctranslate2.Generator
-        options = {"inter_threads": self._workers, "intra_threads": 1, "files": in_memory(self.path, self._files)}
+        # Given these, the library opens no other file of the folder, such as `vmap.txt`.
+        files = {name: read_bytes(self.path / name, MAX_WEIGHTS) for name in self._files}
+        options = {"inter_threads": self._workers, "intra_threads": 1, "files": files}
         try:
             return kind(str(self.path), device=self._device, compute_type=self._numbers, **options)
         except (RuntimeError, ValueError) as error:
@@ -107,10 +101,11 @@ class CTranslate2Engine(Engine):
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
         beam, t = max(1, decode.beam_size), self._tokenizer
+        given = self._words(map(self._unframed, sources))
+        options: dict[str, Any] = {"batch_type": "tokens", "max_input_length": 0}
         results = self.model.translate_batch(
-            self._words([self._unframed(ids) for ids in sources]),
+            given,
             max_batch_size=BATCH_TOKENS,
-            batch_type="tokens",
             beam_size=beam,
             # It ends a search at a number of finished hypotheses, whatever the others score. With one more than the
             # beam holds, 97% of the translations of Multi30k's validation split are the run's, and 95% without.
@@ -119,35 +114,27 @@ class CTranslate2Engine(Engine):
             length_penalty=decode.length_penalty,
             max_decoding_length=limit,
             min_decoding_length=0,
-            max_input_length=0,
             suppress_sequences=[[self._tokens[i]] for i in sorted({t.pad_id, t.bos_id} - {t.eos_id})],
             return_scores=True,
             return_end_token=True,
+            **options,
         )
-        return self._scored(self._words([self._unframed(ids) for ids in sources]), results, decode.length_penalty)
-
-    def _scored(self, sources: list[list[str]], results: Sequence[Any], length_penalty: float) -> list[Hypotheses]:
-        """Return hypotheses with scores as those of a run: the library's are of the tokens that may be written alone.
-
-        One that did not end keeps the library's score.
-        """
-        end = self._tokens[self._tokenizer.eos_id]
-        ended = [(i, words) for i, r in enumerate(results) for words in r.hypotheses if words[-1:] == [end]]
-        given, targets = [sources[i] for i, _ in ended], [words[:-1] for _, words in ended]
-        options = {"max_batch_size": BATCH_TOKENS, "batch_type": "tokens", "max_input_length": 0}
-        scored = iter(self.model.score_batch(given, targets, **options))
+        # Its own scores are of the tokens that may be written alone, a run's of all. A translation that did not end
+        # keeps that score, since there may be no position behind its last token.
+        end, options["max_batch_size"] = self._tokens[t.eos_id], BATCH_TOKENS
+        pairs = zip(given, results, strict=True)
+        ended = [(source, words) for source, r in pairs for words in r.hypotheses if words[-1:] == [end]]
+        scored = iter(self.model.score_batch([s for s, _ in ended], [words[:-1] for _, words in ended], **options))
         found = list[Hypotheses]()
         for r in results:
             found.append([])
             for words, score in zip(r.hypotheses, r.scores, strict=True):
                 if words[-1:] == [end]:
-                    score = sum(next(scored).log_probs) / len(words) ** length_penalty
+                    score = sum(next(scored).log_probs) / len(words) ** decode.length_penalty
                 found[-1].append(([self._ids[word] for word in words], score))
         return found
 
-    def generate(
-        self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
-    ) -> list[list[int]]:
+    def generate(self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int) -> list[list[int]]:
         if decode.min_p > 0:
             raise UsageError("ctranslate2 has no min_p", "use --top-p or --top-k")
         greedy = decode.temperature == 0
@@ -182,5 +169,5 @@ class CTranslate2Engine(Engine):
         t = self._tokenizer
         return ids[len(t.prefix) : len(ids) - len(t.suffix)]
 
-    def _words(self, texts: Sequence[list[int]]) -> list[list[str]]:
+    def _words(self, texts: Iterable[list[int]]) -> list[list[str]]:
         return [[self._tokens[i] for i in ids] for ids in texts]

@@ -32,35 +32,15 @@ SPECS: dict[str, tuple[Kind, int, int]] = {
 """Of each specification the kind of model, the last revision that is known, and the heads where no number is given."""
 DEFAULT_POSITIONS = 512
 """Positions of a model whose file has no table of them."""
-_LACKING = {
-    re.compile("relative_(asymmetric_)?position_.*|relative_attention_bias"): "relative positions",
-    re.compile("rotary_.*"): "rotary positions",
-    re.compile("[qkv]_norm"): "norms of queries, keys or values",
-    re.compile("num_heads_kv|multi_query"): "heads of keys that several of queries share",
-    re.compile(
-        "shared_layer_norm|input_layer_norm"
-    ): "attention and feed-forward side by side, or norms on both sides of them",
-    re.compile("(pre_feedforward|external_pre_encoder_attention)_layer_norm"): "norms on both sides of a sublayer",
-    re.compile("layer_scalar"): "factors of layers",
-    re.compile("memory_kv|merged_encoder_attention"): "attention to both texts at once",
-    re.compile("project_in|project_out"): "embeddings of another width than the layers",
-    re.compile("weight_zero"): "weights of four bits",
-    re.compile("embeddings_1"): "several vocabularies of one text",
-    re.compile("queries_scale"): "another scale of scores than 1/√d_head",
-    re.compile("final_logit_softcapping|scale_outputs"): "capped or scaled logits",
-}
-"""What our modules lack, by a part of the name of a variable."""
-_OFF = {
-    "alibi": "biases of attention by distance",
-    "scale_alibi": "biases of attention by distance",
-    "sliding_window": "attention to a window",
-    "start_from_zero_embedding": "a start token without an embedding",
-    "layer_norm_use_residual": "norms that add 1 to their weights",
-}
-"""The same for numbers that have to be 0."""
-_UNUSED = {"alignment_layer", "alignment_heads", "alibi_use_positive_positions", "embeddings_merge"}
-_UNUSED |= {"multi_query_attention", "head_dim"}
-"""Numbers without a meaning for what is imported, or that are read elsewhere."""
+NAMES = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+FLAGS = {"with_source_bos": 0, "with_source_eos": 0, "with_target_bos": 1, "user_decoder_start_tokens": 0}
+"""Settings of a file before version 6, which are variables, and their defaults."""
+_OFF = {"alibi", "scale_alibi", "sliding_window", "start_from_zero_embedding", "layer_norm_use_residual"}
+"""Numbers that have to be 0, for what they turn on is not here."""
+_NUMBERS = {"num_heads", "pre_norm", "activation", "scale_embeddings", "multiply_by_sqrt_depth", "head_dim", *_OFF}
+_NUMBERS |= {"alignment_layer", "alignment_heads", "alibi_use_positive_positions", "embeddings_merge"}
+_NUMBERS |= {"multi_query_attention", *NAMES, *FLAGS}
+"""Numbers and texts that are read, or that mean nothing for what is imported."""
 _ACTIVATIONS = {0: "relu", 1: "gelu-tanh", 2: "silu", 3: "gelu"}
 _WEIGHTS = ("/weight", "/bias", "/gamma", "/beta", "/encodings")
 _LAYER = re.compile(r"(encoder|decoder)/layer_([0-9]{1,6})/")
@@ -98,26 +78,22 @@ def read_weights(v: Variables, config: Mapping[str, Any], max_positions: int | N
         CheckpointError: a variable is missing, of another shape, not finite, or unknown.
     """
     if v.spec not in SPECS:
-        message = f"{v.path} is a {v.spec}, which is neither a translator nor a language model"
-        raise UsageError(message, "import a TransformerSpec or a TransformerDecoderSpec")
+        what = f"{v.path} is a {v.spec}, which is neither a translator nor a language model"
+        raise UsageError(what, "import a TransformerSpec or a TransformerDecoderSpec")
     kind, last, default_heads = SPECS[v.spec]
     if not (2 if kind == "translator" else 1) <= v.revision <= last:
-        message = f"{v.path} has revision {v.revision} of {v.spec}, and {last} is known"
-        raise UsageError(message, "convert the model again")
-    _refuse_lacking(v)
+        raise UsageError(f"{v.path} has revision {v.revision} of {v.spec}, and {last} is known")
     scopes = ["encoder", "decoder"] if kind == "translator" else ["decoder"]
     s = _settings(v, config, scopes, default_heads)
     out, n_layers = TransformerWeights(kind, s), s["n_layers"]
     factors = {_factor(v, scope, s["d_model"]) for scope in scopes}
+    table = rows("ctranslate2-gated" if s["activation"] == "swiglu" else "ctranslate2", n_layers)
+    table = [row for row in table if (not row.kinds or kind in row.kinds) and row.theirs[0].split("/")[0] in scopes]
+    _check_names(v, {name for row in table for name in row.theirs})
     tensors = {name: torch.from_numpy(np.array(v.take(name))) for name in v.names() if name.endswith(_WEIGHTS)}
-    table = [*rows("ctranslate2-gated" if s["activation"] == "swiglu" else "ctranslate2", n_layers)]
     tables = [_positions(tensors, scope, s["d_model"], max_positions, out.notes) for scope in scopes]
     n = out.n_positions = min(map(len, tables))
     taken = SourceTensors(tensors, v.path)
-    for name in v.left():
-        if name.rpartition("/")[2] not in _UNUSED and not name.endswith("_scale"):
-            raise UsageError(f"{v.path} holds {name}, which is in no model that is imported", "import another model")
-    table = [row for row in table if (not row.kinds or kind in row.kinds) and row.theirs[0].split("/")[0] in scopes]
     w, _ = to_ours(table, kind, taken)
     taken.finish()
     ours = ["src_embedding", "tgt_embedding"] if kind == "translator" else ["embedding"]
@@ -138,15 +114,13 @@ def read_weights(v: Variables, config: Mapping[str, Any], max_positions: int | N
     return out
 
 
-def _refuse_lacking(v: Variables) -> None:
-    """Refuse what our modules lack, before any weight is read."""
+def _check_names(v: Variables, weights: set[str]) -> None:
+    """Refuse what our modules lack, before any weight is read: a variable that is no weight and no known number."""
     for name in v.names():
-        parts = name.split("/")
-        for pattern, what in _LACKING.items():
-            if any(pattern.fullmatch(part) for part in parts):
-                raise _lacks(v, what, name)
-        if parts[-1] in _OFF and v.number(name) != 0:
-            raise _lacks(v, _OFF[parts[-1]], name)
+        *_, last = name.split("/")
+        is_known = name in weights or last == "encodings" or last in _NUMBERS or last.endswith("_scale")
+        if not is_known or (last in _OFF and v.number(name) != 0):
+            raise _lacks(v, "a part", name)
 
 
 def _lacks(v: Variables, what: str, name: str) -> UsageError:

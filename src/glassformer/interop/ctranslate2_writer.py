@@ -46,7 +46,7 @@ def write_ctranslate2(
         spec = specs.TransformerDecoderModelSpec.from_config(len(model.decoder.layers), model.config.n_heads, **options)
         _fill(spec, model)
         spec.register_vocabulary(list(tokens))
-        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, eos, eos
+        bos = eos
     else:
         encoder = specs.TransformerEncoderSpec(len(model.encoder.layers), model.config.n_heads, **options)
         decoder = specs.TransformerDecoderSpec(len(model.decoder.layers), model.config.n_heads, **options)
@@ -56,10 +56,10 @@ def write_ctranslate2(
             spec.decoder.projection.bias = model.output_bias.detach().cpu().float().numpy().copy()
         spec.register_source_vocabulary(list(tokens))
         spec.register_target_vocabulary(list(tokens))
-        spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, bos, eos
         spec.config.decoder_start_token = bos
         spec.config.add_source_bos = special is not None and bool(special.prefix)
         spec.config.add_source_eos = special is None or bool(special.suffix)
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unk, bos, eos
     spec.config.layer_norm_epsilon = model.config.norm_eps
     spec.validate()
     spec.optimize(quantization=quantization)

@@ -40,13 +40,10 @@ class Engine:
         """Return the n_best hypotheses of each source, of at most `limit` tokens."""
         raise NotImplementedError
 
-    def generate(
-        self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
-    ) -> list[list[int]]:
+    def generate(self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int) -> list[list[int]]:
         """Return at most n_new tokens after each of several prompts of equal length; an end token is one of them.
 
-        `places` are the row number and the number of earlier tokens of each, of which a run makes its random numbers. A
-        library with random numbers of its own continues them as long as `decode_seed` is the same.
+        The library's random numbers go on as long as `decode_seed` is the same.
         """
         raise NotImplementedError
 
@@ -54,12 +51,12 @@ class Engine:
 def library(purpose: str, extra: str, *packages: str) -> Any:
     """Import the packages of a library, and return the first; the error says how to install what is missing."""
     try:
-        modules = [importlib.import_module(package) for package in packages]
+        first, *_ = [importlib.import_module(package) for package in packages]
+        return first
     except ImportError as error:
-        one, it = ("package", "it") if len(packages) == 1 else ("packages", "them")
-        hint = f'install {it}: pip install "glassformer[{extra}]"'
-        raise UsageError(f"{purpose} needs the {one} {' and '.join(packages)}", hint) from error
-    return modules[0]
+        several = "s" if len(packages) > 1 else ""
+        hint = f'install what is missing: pip install "glassformer[{extra}]"'
+        raise UsageError(f"{purpose} needs the package{several} {' and '.join(packages)}", hint) from error
 
 
 def not_exported(message: str) -> CheckpointError:

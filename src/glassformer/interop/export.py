@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from torch import nn
 
@@ -15,35 +15,28 @@ from glassformer.data.datasets.columns import Columns
 from glassformer.errors import UsageError
 from glassformer.interop.card import card
 from glassformer.interop.check import check_export
-from glassformer.interop.choose import TARGETS, Choice, Target, choose
+from glassformer.interop.choose import Choice, Target, choose
 from glassformer.interop.export_facts import CARD, FACTS, KIND, RUN_TOKENIZER, CheckResult, ExportFacts, facts_of
-from glassformer.interop.hf_tokenizer_writer import tokenizer_files
+from glassformer.interop.exported import ExportedModel
+from glassformer.interop.hf_tokenizer import tokenizer_files
 from glassformer.interop.new_folder import new_folder
 from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import read_origin
-from glassformer.runs.sealed_folder import write_sealed_folder
+from glassformer.runs.sealed_folder import seal, write_files
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
-QUANTIZATIONS: dict[Target, tuple[str, ...]] = {"ctranslate2": ("int8", "float16", "bfloat16"), "hf": (), "onnx": ()}
-"""Number formats of weights that a library can be given, in addition to float32."""
-
-
-class Exportable(Protocol):
-    """What is exported; a `Run` is one."""
-
-    path: Path
-    task: Task
-    model: nn.Module
+QUANTIZATIONS = ("int8", "float16", "bfloat16")
+"""Number formats of weights that CTranslate2 can be given, in addition to float32."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """A finished export, or what one would be.
+    """A finished export.
 
     `not_checked` says why the comparison was not made; it is empty if it was.
     """
@@ -61,79 +54,62 @@ class Export:
         return {"out": str(self.out), **asdict(self.facts), "not_checked": self.not_checked}
 
 
-def targets_of(run: Exportable, member: int | None = None) -> dict[Target, Choice | UsageError]:
-    """Return for each library what the run becomes there, or the reason why not."""
-    found: dict[Target, Choice | UsageError] = {}
-    for target in TARGETS:
-        try:
-            found[target] = choose(run.task.explain_as, run.task.config, _n_exported(run, member), target)
-        except UsageError as error:
-            found[target] = error
-    return found
+def export(
+    run: Any,
+    target: Target,
+    out: Path,
+    *,
+    quantization: str | None = None,
+    member: int | None = None,
+    license: str | None = None,
+) -> Export:
+    """Write a run in the form of another library, and compare what was written with the run.
 
-
-@dataclass(frozen=True)
-class ExportOptions:
-    """Choices of an export.
-
-    Attributes:
+    Args:
+        run: what is exported, a `Run` or what has its path, task and model.
+        target: the library.
+        out: a new or an empty folder, written whole or not at all.
         quantization: numbers of the weights, from `QUANTIZATIONS`; None for float32.
         member: which model of an ensemble, counted from 0; None for all.
         license: the identifier of a licence, for the card.
-        dry_run: choose, and write nothing.
-    """
-
-    quantization: str | None = None
-    member: int | None = None
-    license: str | None = None
-    dry_run: bool = False
-
-
-def export(run: Exportable, target: Target, out: Path, **options: Any) -> Export:
-    """Write a run in the form of another library, and compare what was written with the run.
-
-    `out` is a new or empty folder, written whole or not at all; options are the fields of `ExportOptions`.
 
     Raises:
         UsageError: the library cannot hold this model, or is not installed; or `out` is not empty.
         ResourceError: the disk is full, or cannot be written.
     """
-    out, o = Path(out), ExportOptions(**options)
-    _check_arguments(target, out, o.quantization)
-    path, allow_changed = run.path, bool(getattr(run, "allow_changed_data", False))
-    model = _on_cpu((run.model if o.member is None else member_of(run.model, o.member)).eval())
+    out, task = Path(out), run.task
+    if RunFolder(out).not_empty:
+        raise UsageError(f"{out} is not empty", "name a new folder")
+    known = QUANTIZATIONS if target == "ctranslate2" else ()
+    if quantization not in (None, *known):
+        hint = f"there are {', '.join(known)}" if known else "leave out --quantization"
+        raise UsageError(f"{target} is not written with quantization {quantization!r}", hint)
+    model = _on_cpu((run.model if member is None else member_of(run.model, member)).eval())
     model = members_of(model)[0] if len(members_of(model)) == 1 else model
-    task = run.task
     choice = choose(task.explain_as, task.config, len(members_of(model)), target)
     if task.tokenizer.separator and target == "hf":
         raise UsageError("hf is not written of a model that reads pairs of texts", "use --to onnx")
     if target == "ctranslate2":
         check_frame(task.tokenizer)
-    facts = _facts(run, target, choice, model, o.quantization)
-    if o.dry_run:
-        return Export(out, facts, "nothing was written")
+    facts = _facts(run, target, choice, model, quantization)
     record = load_run_record(run.path) if RunFolder(run.path).resumable else None
     folder = RunFolder(run.path).model_folder
     origin = None if folder is None else read_origin(folder)
 
-    def described(facts: ExportFacts) -> dict[str, list[bytes]]:
-        text = card(facts, task, record, o.license, origin)
-        return {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
-
     logger.info(f"writing for {target}")  # torch takes 10 s to record an ONNX graph
-    files = {
-        name: [data] for name, data in tokenizer_files(task.tokenizer, facts.kind == "masked_language_model").items()
-    }
-    files[RUN_TOKENIZER] = [task.tokenizer.to_json().encode("utf-8")]
-    files |= {name: [data] for name, data in _written(task, model, facts)}
+    files = tokenizer_files(task.tokenizer, facts.kind == "masked_language_model")
+    files[RUN_TOKENIZER] = task.tokenizer.to_json().encode("utf-8")
+    files |= dict(_written(task, model, facts))
     with new_folder(out) as building:
-        write_sealed_folder(building, KIND, files | described(facts))
+        sums = write_files(building, {name: [data] for name, data in files.items()})
         logger.info("comparing with the run")
-        checked = check_export(task, model, building, path, allow_changed)
+        exported = ExportedModel(building, facts, "cpu", task.tokenizer)
+        checked = check_export(task, model, exported, run.path, bool(getattr(run, "allow_changed_data", False)))
         if isinstance(checked, CheckResult):
-            facts = replace(facts, check=asdict(checked))
-            write_sealed_folder(building, KIND, files | described(facts))
-            checked = ""
+            facts, checked = replace(facts, check=asdict(checked)), ""
+        text = card(facts, task, record, license, origin)
+        described = {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
+        seal(building, KIND, sums | write_files(building, described))
     return Export(out, facts, checked)
 
 
@@ -142,16 +118,6 @@ def _on_cpu(model: nn.Module) -> nn.Module:
     if all(tensor.device.type == "cpu" for tensor in (*model.parameters(), *model.buffers())):
         return model
     return copy.deepcopy(model).cpu()
-
-
-def _check_arguments(target: Target, out: Path, quantization: str | None) -> None:
-    if RunFolder(out).not_empty:
-        raise UsageError(f"{out} is not empty", "name a new folder")
-    if target not in TARGETS:
-        raise UsageError(f"there is no target {target!r}", f"there are {', '.join(TARGETS)}")
-    if quantization not in (None, *QUANTIZATIONS[target]):
-        hint = f"there are {', '.join(QUANTIZATIONS[target])}" if QUANTIZATIONS[target] else "leave out --quantization"
-        raise UsageError(f"{target} is not written with quantization {quantization!r}", hint)
 
 
 def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, bytes]]:
@@ -172,15 +138,15 @@ def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, 
             return write_onnx(model, task.tokenizer, task.decision.scale if facts.kind == "regressor" else None)
 
 
-def _facts(run: Exportable, target: Target, choice: Choice, model: nn.Module, quantization: str | None) -> ExportFacts:
+def _facts(run: Any, target: Target, choice: Choice, model: nn.Module, quantization: str | None) -> ExportFacts:
     """Return the description of the folder, before it is compared with the run."""
     notes = [*choice.notes]
     if between := list(run.task.tokenizer.separator):
         notes.append(f"each text is a pair: the ids of the first text, {between}, and the ids of the second")
-    notes += [] if quantization is None else [f"weights are rounded to {quantization}, so some answers differ"]
+    notes += [f"weights are rounded to {quantization}, so some answers differ"] if quantization else []
     folder, context = RunFolder(run.path), int(cast(Any, model).max_len)
-    more: dict[str, Any] = {"dtype": quantization or "float32", "notes": notes}
-    more |= {"columns": Columns.from_json(folder.read_data().columns)} if folder.resumable else {}
+    columns = Columns.from_json(folder.read_data().columns) if folder.resumable else None
+    more = {"dtype": quantization or "float32", "notes": notes, "columns": columns}
     return facts_of(run.task, target, choice.architecture, run.path, context, **more)
 
 
@@ -191,7 +157,3 @@ def check_frame(tokenizer: Tokenizer) -> None:
     if special.prefix not in ((), (special.bos,)) or special.suffix not in ((), (special.eos,)):
         around = ", ".join(tokenizer.tokens([*special.prefix, *special.suffix]))
         raise UsageError(f"ctranslate2 puts no {around} around a text", "use the run itself")
-
-
-def _n_exported(run: Exportable, member: int | None) -> int:
-    return 1 if member is not None else len(members_of(run.model))

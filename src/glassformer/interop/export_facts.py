@@ -27,16 +27,14 @@ ENGINES = {"ctranslate2": "glassformer.interop.ctranslate2_engine", "onnx": "gla
 RUN_TOKENIZER = "run_tokenizer.json"
 """The tokenizer of the run as it is; `tokenizer.json` is what other libraries can read of it."""
 _HF = {"model.safetensors", "config.json", "tokenizer_config.json"}
-_SENTENCES = {"modules.json", "sentence_bert_config.json", "1_Pooling/config.json"}
-_ENCODERS = ("classifier", "multilabel_classifier", "tagger", "masked_language_model", "text_embedder")
+_ENCODERS = ("classifier", "multilabel_classifier", "tagger", "masked_language_model")
 FILES: dict[tuple[str, str], set[str]] = {
     # One vocabulary is written where both are equal, as they are here.
     ("ctranslate2", "translator"): {"model.bin", "config.json", "shared_vocabulary.json"},
     ("ctranslate2", "language_model"): {"model.bin", "config.json", "vocabulary.json"},
     **{("hf", kind): _HF for kind in _ENCODERS},
-    ("hf", "text_embedder"): _HF | _SENTENCES,
     **{("hf", kind): _HF | {"generation_config.json"} for kind in ("translator", "language_model")},
-    **{("onnx", kind): {"model.onnx"} for kind in (*_ENCODERS, "regressor")},
+    **{("onnx", kind): {"model.onnx"} for kind in (*_ENCODERS, "regressor", "text_embedder")},
 }
 """The kinds of models that each library holds, and the files of the library."""
 SIDE_FILES = ("source_tokenizer.json", "target_tokenizer.json")
@@ -171,10 +169,8 @@ def check_files(folder: Path, facts: ExportFacts, names: set[str]) -> None:
     Raises:
         CheckpointError: a file is missing, unknown, no file, or too large.
     """
-    if missing := facts.required_files - names:
-        raise not_exported(f"{folder} should hold {min(missing)}")
-    if unknown := names - facts.possible_files:
-        raise not_exported(f"{folder} should not hold {min(unknown)}")
+    if odd := sorted((facts.required_files - names) | (names - facts.possible_files)):
+        raise not_exported(f"{folder} should {'hold' if odd[0] in facts.required_files else 'not hold'} {odd[0]}")
     for name in sorted(names):
         check_regular(folder / name, MAX_BYTES.get(Path(name).suffix, MAX_WEIGHTS))
 

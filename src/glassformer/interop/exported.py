@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from glassformer.interop.export_facts import (
 )
 from glassformer.runs.sealed_folder import read_manifest, read_sealed_file
 from glassformer.text import answers as masked_text
-from glassformer.text.answers import PREDICTED_TOGETHER, encoder_answer, warn_at_end, warn_of_cut
+from glassformer.text.answers import PREDICTED_TOGETHER, encoder_answer, warn_at_end
 from glassformer.text.decision import AnswerRule, Decision
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.text.pairs import GivenText, given_texts
@@ -76,23 +76,17 @@ class ExportedModel:
     def __init__(
         self, path: Path, facts: ExportFacts, device: str, tokenizer: Tokenizer | None = None, engine: Any = None
     ) -> None:
-        self.path, self.facts, self.device, self._given = path, facts, device, engine
+        self.path, self.facts, self.device = path, facts, device
         self.precision = facts.precision
+        if engine is not None:
+            self.engine = engine
         self.tokenizer = tokenizer or Tokenizer.load(path / RUN_TOKENIZER)
         self.config = replace(Config(), task=facts.task, decode=decode_of(facts))
 
     def __repr__(self) -> str:
         return f"ExportedModel({str(self.path)!r}: {self.facts.target}, {self.facts.task}, {self.facts.dtype})"
 
-    @overload
-    def predict(self, texts: GivenText, *, first: int = 0, **options: Any) -> dict[str, Any]: ...  # pyright: ignore[reportOverlappingOverload]
-
-    @overload
-    def predict(self, texts: Iterable[GivenText], *, first: int = 0, **options: Any) -> list[dict[str, Any]]: ...
-
-    def predict(
-        self, texts: GivenText | Iterable[GivenText], *, first: int = 0, **options: Any
-    ) -> dict[str, Any] | list[dict[str, Any]]:
+    def predict(self, texts: GivenText | Iterable[GivenText], *, first: int = 0, **options: Any) -> Any:
         """Return the answer to a text as a dictionary with the keys of the run's `predict`, or the list for a list.
 
         `first` is the row number of the first text, for callers that pass texts in parts; options are fields of
@@ -101,22 +95,26 @@ class ExportedModel:
         Raises:
             UsageError: an option does not exist, or the library has no such setting.
         """
-        rule, options = self._rule(options)
         given: Any = given_texts(self.tokenizer, texts)
-        several = [given] if isinstance(given, str) else [*given]
-        answers = [*rule.apply(self.answers(several, first, self._decode(options)))]
-        warn_of_cut(answers, self._most_tokens)
+        answers = [*self._answered([given] if isinstance(given, str) else given, first, options)]
         return answers[0] if isinstance(given, str) else answers
 
     def predict_stream(self, lines: Iterable[GivenText], *, first: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
         """Yield `predict` of any number of texts, in order, at bounded memory; `first` as of `predict`."""
-        rule, options = self._rule(options)
-        given = given_texts(self.tokenizer, lines, several=True)
-        answers = rule.apply(self._stream(given, self._decode(options), first))
-        return warn_at_end(iter(answers), self._most_tokens)
+        return self._answered(given_texts(self.tokenizer, lines, several=True), first, options)
 
-    def _rule(self, options: dict[str, Any]) -> tuple[AnswerRule, dict[str, Any]]:
-        return AnswerRule.of(self.facts.kind, self._decision, options)
+    def _answered(self, given: Iterable[str], first: int, options: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        rule, options = AnswerRule.of(self.facts.kind, self._decision, options)
+        decode = override(self.config, {"decode": options}, "options").decode
+
+        def answers(first: int) -> Iterator[dict[str, Any]]:
+            for chunk in chunks_of(given, PREDICTED_TOGETHER):
+                yield from self.answers(chunk, first, decode)
+                first += len(chunk)
+
+        # A language model reads as many tokens as it has positions.
+        most = self.facts.context if self.facts.kind == "language_model" else self.facts.max_len
+        return warn_at_end(iter(rule.apply(answers(first))), most)
 
     @cached_property
     def _decision(self) -> Decision:
@@ -126,11 +124,6 @@ class ExportedModel:
         """Return the columns of a table to answer; see `text_specs`."""
         columns = (SOURCE,) if self.facts.kind == "translator" else None
         return text_specs(columns, self.facts.columns, requested, bool(self.tokenizer.separator))
-
-    def _stream(self, lines: Iterable[str], decode: DecodeConfig, first: int) -> Iterator[dict[str, Any]]:
-        for chunk in chunks_of(lines, PREDICTED_TOGETHER):
-            yield from self.answers(chunk, first, decode)
-            first += len(chunk)
 
     def explain(self, text: str, **options: Any) -> NoReturn:
         """Refuse to explain a text: the library computes without showing its steps.
@@ -145,36 +138,28 @@ class ExportedModel:
         """Refuse to learn an answer, as `explain` does."""
         self.explain(text)
 
-    def _decode(self, options: dict[str, Any]) -> DecodeConfig:
-        return override(self.config, {"decode": options}, "options").decode
-
-    @property
-    def _most_tokens(self) -> int:
-        """Return the tokens of a text that are read: a language model reads as many as it has positions."""
-        return self.facts.context if self.facts.kind == "language_model" else self.facts.max_len
-
     def answers(self, texts: Sequence[str], first: int, decode: DecodeConfig) -> list[dict[str, Any]]:
         """Return `predict` of texts, without its options and its warnings."""
-        if self._given is None and self.facts.target == "hf":
+        if self.facts.target == "hf" and "engine" not in vars(self):
             task, model = self._restored
             return task.predict(model, texts, decode, first)
-        match self.facts.kind:
-            case "translator":
-                return self._translate(texts, decode)
-            case "language_model":
-                return self._continue(texts, decode, first)
-            case "classifier" | "multilabel_classifier" | "regressor" | "text_embedder":
-                return self._encode(texts)
-            case "tagger":
-                return self._tag(texts)
-            case _:
-                return self._fill(texts, decode)
+        with computing(self.path):
+            match self.facts.kind:
+                case "translator":
+                    return self._translate(texts, decode)
+                case "language_model":
+                    return self._continue(texts, decode)
+                case "tagger":
+                    return self._tag(texts)
+                case "masked_language_model":
+                    masked_text.warn_without_mask(texts)
+                    return [self._filled(text, decode.top_k or masked_text.N_PREDICTIONS) for text in texts]
+                case _:
+                    return self._encode(texts)
 
     @cached_property
     def engine(self) -> Engine:
         """Return what computes, loaded at the first use."""
-        if self._given is not None:
-            return self._given
         load = importlib.import_module(ENGINES[self.facts.target]).load_engine
         return load(self.path, self.facts, self.tokenizer, self.device)
 
@@ -182,7 +167,7 @@ class ExportedModel:
     def _restored(self) -> tuple[Any, Any]:
         """Return the task and the model of a folder of transformers, which is read as an import reads it."""
         from glassformer.interop.imported import restore_imported
-        from glassformer.interop.sources import read_source
+        from glassformer.interop.read import read_source
         from glassformer.utils.device import choose_device
 
         try:
@@ -198,25 +183,19 @@ class ExportedModel:
             CheckpointError: the library cannot compute it, or gives another shape.
             DivergedError: a number is not finite.
         """
-        with computing(self.path):
-            found = finite(self.engine.outputs(ids, words))
+        found = finite(self.engine.outputs(ids, words))
         if shape and found.shape != shape:
-            message = f"the library of {self.path} gives an array {found.shape}, where {shape} is expected"
-            raise not_exported(message)
-        match self.facts.kind:
-            case "classifier" | "tagger":
-                return np.exp(log_softmax(found.astype(np.float64)))
-            case "multilabel_classifier":
-                return 1 / (1 + np.exp(-found.astype(np.float64)))
-            case _:
-                return found
+            raise not_exported(f"the library of {self.path} gives an array {found.shape}, where {shape} is expected")
+        if self.facts.kind in ("classifier", "tagger"):
+            return np.exp(log_softmax(found.astype(np.float64)))
+        return 1 / (1 + np.exp(-found.astype(np.float64))) if self.facts.kind == "multilabel_classifier" else found
 
     def _encode(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """Return the answers of an encoder, once a text."""
         facts, t, answers = self.facts, self.tokenizer, []
         shape = () if facts.kind == "text_embedder" else (len(facts.labels) or 1,)
         for text, cut in zip(texts, t.encode_cut(texts, facts.max_len, facts.truncate), strict=True):
-            outputs = self._outputs(cut.ids, cut.surfaces or [""] * len(cut.ids), *shape)
+            outputs = self._outputs(cut.ids, cut.surfaces, *shape)
             outputs = outputs[0] if facts.kind == "regressor" else outputs
             answer = encoder_answer(facts.kind, t.text_fields(text), outputs, facts.labels, self._decision)
             answers.append(answer | cut.mark)
@@ -227,17 +206,13 @@ class ExportedModel:
         several = [read_running(text) for text in texts]
         for read, found in zip(several, encoded_words(t, several, facts.max_len), strict=True):
             ids = t.framed(found.ids[: t.room(facts.max_len)])
-            shares = self._outputs(ids, found.surfaces or [""] * len(ids), max(1, len(ids)), len(facts.labels))
+            shares = self._outputs(ids, found.surfaces, max(1, len(ids)), len(facts.labels))
             outputs = np.eye(len(facts.labels))[[0] * len(found.places)]
             at = np.array(found.places, np.int64)
             outputs[at >= 0] = shares[at[at >= 0]]
             answer = encoder_answer(facts.kind, read, outputs, facts.labels, self._decision)
             answers.append(answer | found.mark(t, facts.max_len))
         return answers
-
-    def _fill(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:
-        masked_text.warn_without_mask(texts)
-        return [self._filled(text, decode.top_k or masked_text.N_PREDICTIONS) for text in texts]
 
     def _filled(self, text: str, k: int) -> dict[str, Any]:
         """Return the k most probable tokens for each [MASK], and the text with the first of each."""
@@ -264,19 +239,15 @@ class ExportedModel:
         limits = [length_limit(n, self.facts.context, decode.max_new_tokens) for n in lengths]
         wanted = [i for i, ids in enumerate(sources) if ids]
         limit = max((limits[i] for i in wanted), default=1)
-        results = self._search([sources[i] for i in wanted], decode, limit, decode.n_best) if wanted else []
+        results = self.engine.search([sources[i] for i in wanted], decode, limit, decode.n_best) if wanted else []
         found = dict(zip(wanted, results, strict=True))
         for i in wanted:
             # The limit was that of the batch. A search that reached its own ends in other hypotheses, and those that
             # ended come first, also where the library scores others higher.
             if any(len(ids) > limits[i] or ids[-1:] != [self.tokenizer.eos_id] for ids, _ in found[i]):
-                [found[i]] = self._search([sources[i]], decode, limits[i], max(1, decode.beam_size))
+                [found[i]] = self.engine.search([sources[i]], decode, limits[i], max(1, decode.beam_size))
         marks = [cut.mark if text.strip() else {} for text, cut in zip(texts, encoded, strict=True)]
         return [self._answer(text, found.get(i), decode, marks[i]) for i, text in enumerate(texts)]
-
-    def _search(self, sources: list[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
-        with computing(self.path):
-            return self.engine.search(sources, decode, limit, n_best)
 
     def _answer(
         self, text: str, hypotheses: Hypotheses | None, decode: DecodeConfig, mark: dict[str, bool | int]
@@ -289,7 +260,7 @@ class ExportedModel:
         best = ranked[0] | ({} if found[0][0][-1:] == [eos] else {"unfinished": True}) | mark
         return {"text": text} | best | ({"n_best": ranked} if decode.n_best > 1 else {})
 
-    def _continue(self, texts: Sequence[str], decode: DecodeConfig, first: int) -> list[dict[str, Any]]:
+    def _continue(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:
         eos, context = self.tokenizer.eos_id, self.facts.context
         prompts = [self.tokenizer.framed(ids) or [eos] for ids in self.tokenizer.encode_batch(texts)]
         written: list[list[int]] = [[] for _ in prompts]
@@ -305,9 +276,7 @@ class ExportedModel:
             active = []
             # Libraries pad prompts of different lengths, or count new tokens from the shortest.
             for (_, room), windows in groups.items():
-                places = [(first + i, len(prompts[i]) + len(written[i])) for i in windows]
-                with computing(self.path):
-                    generated = self.engine.generate([*windows.values()], decode, room, places)
+                generated = self.engine.generate([*windows.values()], decode, room)
                 for i, ids in zip(windows, generated, strict=True):
                     ended = ids[-1:] == [eos]
                     written[i] += ids[: len(ids) - ended]

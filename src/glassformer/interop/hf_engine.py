@@ -8,6 +8,7 @@ a folder of checked files alone. That it reads the folder alike, as its users ha
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,15 +18,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError
 from glassformer.interop.choose import CLASSES_OF
-from glassformer.interop.engine import Engine, Hypotheses, library
+from glassformer.interop.engine import Engine, library
 from glassformer.interop.hf_reader import NEVER_WRITTEN, SEQ2SEQ
 from glassformer.interop.hf_settings import passed_on
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import TOKENIZER
 from glassformer.tasks import Task
+
+logger = logging.getLogger(__name__)
 
 
 def load_theirs(folder: Path, task: Task, model: Any, hashes: Mapping[str, str] | None = None) -> HfEngine:
@@ -57,17 +59,25 @@ def load_theirs(folder: Path, task: Task, model: Any, hashes: Mapping[str, str] 
     return HfEngine(theirs.eval(), task, model)
 
 
-def their_tokens(source: SourceFolder, family: str, texts: Sequence[str]) -> list[list[int]]:
-    """Return the ids that transformers gives for texts, with what is around them."""
-    transformers = library("a comparison with transformers", "hf", "transformers")
-    with tempfile.TemporaryDirectory() as folder, quiet(transformers):
-        for name in (TOKENIZER, "tokenizer_config.json", "special_tokens_map.json"):
-            if source.has(name):
-                (Path(folder) / name).write_bytes(source.bytes(name, "tokenizer"))
-        (Path(folder) / "config.json").write_text(json.dumps({"model_type": family}), encoding="utf-8")
-        safe = {"trust_remote_code": False, "local_files_only": True}
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safe)
-        return [tokenizer(text)["input_ids"] for text in texts]
+def compare_tokens(task: Task, source: SourceFolder, family: str, texts: Sequence[str]) -> None:
+    """Warn where transformers cuts a text into other tokens."""
+    transformers, t = library("a comparison with transformers", "hf", "transformers"), task.tokenizer
+    ours = [t.framed(t.encode(text)) for text in texts]
+    ours = [t.with_end(ids) for ids in ours] if task.explain_as == "translator" else ours
+    try:
+        with tempfile.TemporaryDirectory() as folder, quiet(transformers):
+            for name in (TOKENIZER, "tokenizer_config.json", "special_tokens_map.json"):
+                if source.has(name):
+                    (Path(folder) / name).write_bytes(source.bytes(name, "tokenizer"))
+            (Path(folder) / "config.json").write_text(json.dumps({"model_type": family}), encoding="utf-8")
+            safe = {"trust_remote_code": False, "local_files_only": True}
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **safe)
+            others = [tokenizer(text)["input_ids"] for text in texts]
+    except Exception as error:  # of a tokenizer that needs a package more
+        logger.warning(f"its tokens are not compared with transformers, which cannot read them: {str(error)[:100]}")
+        return
+    if odd := next((text for text, a, b in zip(texts, ours, others, strict=True) if a != b), None):
+        logger.warning(f"transformers cuts texts into other tokens, such as {odd!r}: its tokenizer_config.json decides")
 
 
 @contextmanager
@@ -86,7 +96,7 @@ def quiet(transformers: Any) -> Iterator[None]:
 
 
 class HfEngine(Engine):
-    """A model of transformers with the tokens of a task; it writes greedily alone."""
+    """A model of transformers with the tokens of a task; it writes nothing: what ours writes is compared by token."""
 
     def __init__(self, model: Any, task: Task, ours: Any) -> None:
         self.model, self._t, self._kind, self._pooling = model, task.tokenizer, task.explain_as, ours.config.pooling
@@ -102,48 +112,11 @@ class HfEngine(Engine):
         return {"first": states[0], "mean": states.mean(axis=0), "max": states.max(axis=0)}[self._pooling]
 
     def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
+        """Return the log-probabilities of all tokens after each one of a translation, (T + 1, V)."""
         t = self._t
         logits = self._run(input_ids=[t.with_end(source)], decoder_input_ids=[[t.bos_id, *target]])
         logits[:, self._never] = -torch.inf
-        return logits.log_softmax(dim=-1).gather(1, torch.tensor([*target, t.eos_id])[:, None])[:, 0].numpy()
-
-    def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
-        t, found = self._t, list[Hypotheses]()
-        never = sorted({t.pad_id, t.bos_id} - {t.eos_id})
-        start = {"decoder_start_token_id": t.bos_id, "bos_token_id": t.bos_id}
-        for ids in sources:
-            [[_, *new]] = self._written([t.with_end(ids)], limit, never, **start)
-            # One that did not end is not compared by its score.
-            log_probs = self.log_probs(ids, new[:-1]) if new[-1] == t.eos_id else np.zeros(1)
-            found.append([(new, float(log_probs.sum()) / len(new) ** decode.length_penalty)])
-        return found
-
-    def generate(
-        self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int, places: Sequence[tuple[int, int]]
-    ) -> list[list[int]]:
-        never = [i for i in self._t.without_text if i != self._t.eos_id]
-        return [ids[len(prompts[0]) :] for ids in self._written(prompts, n_new, never)]
-
-    def _written(self, rows: Sequence[list[int]], n_new: int, never: list[int], **ids: int) -> list[list[int]]:
-        """Return what a greedy search writes behind each of several rows of equal length, up to an end token."""
-        t, given = self._t, torch.tensor(rows)
-        eos = t.eos_id if t.eos_id >= 0 else None
-        self.model.generation_config = type(self.model.generation_config)(
-            pad_token_id=max(0, t.pad_id),
-            eos_token_id=eos,
-            suppress_tokens=never or None,
-            max_new_tokens=n_new,
-            use_cache=getattr(self.model.config, "use_cache", True),
-            **ids,
-        )
-        with torch.no_grad():
-            written = self.model.generate(given, attention_mask=torch.ones_like(given))
-        n_read = given.shape[1] if self._kind == "language_model" else 1
-        found = []
-        for row in written.tolist():
-            new = row[n_read:]
-            found.append(row[:n_read] + (new[: new.index(eos) + 1] if eos in new else new))
-        return found
+        return logits.log_softmax(dim=-1).numpy()
 
     def _run(self, output: str = "logits", **rows: list[list[int]]) -> torch.Tensor:
         inputs = {name: torch.tensor(ids) for name, ids in rows.items()}

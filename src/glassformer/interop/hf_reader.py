@@ -9,8 +9,8 @@ stream are permuted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,14 +20,23 @@ from glassformer.config import ModelConfig
 from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.export_facts import FACTS, decode_of
-from glassformer.interop.hf_settings import CLASSES, POOLERS, TABLES, Settings, read_decoding, read_keys, read_settings
+from glassformer.interop.hf_settings import (
+    CLASSES,
+    GENERATION_CONFIG,
+    POOLERS,
+    TABLES,
+    Settings,
+    read_decoding,
+    read_keys,
+    read_settings,
+)
 from glassformer.interop.hf_tokenizer import read_tokenizer
-from glassformer.interop.imported import ImportedModel, ImportSource
-from glassformer.interop.marian_tokenizer import has_marian_tokenizer, read_marian_tokenizer
-from glassformer.interop.names import PREFIXES, Row, rows, to_ours
-from glassformer.interop.own_export import own_facts, own_tokenizer
+from glassformer.interop.imported import ImportedModel, own_export
+from glassformer.interop.marian_tokenizer import MARIAN_FILES, read_marian_tokenizer
+from glassformer.interop.names import PREFIXES, rows, to_ours
 from glassformer.interop.source_folder import SourceFolder, SourceTensors
 from glassformer.nn.embeddings import sinusoidal
+from glassformer.runs.records import Origin
 from glassformer.tasks import task_of_kind
 from glassformer.tasks.restoring import MAX_POSITIONS
 from glassformer.text.decision import Decision
@@ -77,13 +86,15 @@ def read_hf(folder: SourceFolder, config: dict[str, Any], max_len: int | None) -
     positions = settings.pop("max_len", None)
     settings.pop("n_segments", None)  # as many as the tensor has rows
     build(ModelConfig, settings, "model", "config.json")  # bounds of the sizes, before anything is read
-    tensors = folder.tensors()
-    if settings["n_layers"] > len(tensors.names):
-        message = f"config.json names {settings['n_layers']:,} layers, and there are {len(tensors.names):,} tensors"
-        raise CheckpointError(message)
+    tensors = SourceTensors(folder.weights(), folder.path)
+    if (n := settings["n_layers"]) > len(tensors):
+        raise CheckpointError(f"config.json names {n:,} layers, and there are {len(tensors):,} tensors")
+    tensors.without_prefix("module.")
+    tensors.without_prefix(PREFIXES.get(family, "model."))
+    tensors.rename("LayerNorm.gamma", "LayerNorm.weight")  # of the first version of BERT
+    tensors.rename("LayerNorm.beta", "LayerNorm.bias")
     reader = _Reader(folder, family, kind, config, settings, tensors, max_len)
-    form = {"translator": reader.translator, "language_model": reader.decoder}.get(kind, reader.encoder)
-    form()
+    {"translator": reader.translator, "language_model": reader.decoder}.get(kind, reader.encoder)()
     tensors.finish()
     return reader.result(positions)
 
@@ -91,10 +102,6 @@ def read_hf(folder: SourceFolder, config: dict[str, Any], max_len: int | None) -
 def _class_of(config: Mapping[str, Any]) -> tuple[str, str]:
     """Return the family and the kind of model that a `config.json` names; refuse what is not read."""
     family, names = config.get("model_type"), config.get("architectures")
-    if "auto_map" in config:
-        raise UsageError("config.json names code of its own (auto_map), and no code of a folder is run")
-    if "quantization_config" in config:
-        raise UsageError("the weights are quantized (quantization_config), and integers are not read")
     if not isinstance(family, str) or family not in TABLES:
         message = f"config.json names the model type {str(family)[:60]!r}, which is not read"
         raise UsageError(message, f"there are {', '.join(TABLES)}")
@@ -105,24 +112,21 @@ def _class_of(config: Mapping[str, Any]) -> tuple[str, str]:
     return CLASSES[names[0]]
 
 
+@dataclass
 class _Reader:
     """Reads one folder: a method for each form of model, then `result`."""
 
-    def __init__(
-        self,
-        folder: SourceFolder,
-        family: str,
-        kind: str,
-        config: Mapping[str, Any],
-        settings: Settings,
-        tensors: SourceTensors,
-        max_len: int | None,
-    ) -> None:
-        self.folder, self.family, self.kind, self.config = folder, family, kind, config
-        self.settings, self.tensors, self.max_len = settings, tensors, max_len
-        self.state, self.notes = dict[str, Tensor](), list[str]()
-        self.labels: list[str] | None = None
-        self.n_positions: int | None = None
+    folder: SourceFolder
+    family: str
+    kind: str
+    config: Mapping[str, Any]
+    settings: Settings
+    tensors: SourceTensors
+    max_len: int | None
+    state: dict[str, Tensor] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    labels: list[str] | None = None
+    n_positions: int | None = None
 
     def result(self, positions: int | None) -> ImportedModel:
         """Return the model; `positions` are those that `config.json` names."""
@@ -136,47 +140,32 @@ class _Reader:
             raise UsageError(message, f"use --max-len {most} or less")
         n_ids = next((len(x) for name, x in self.state.items() if name.endswith("embedding.weight")), 0)
         self._has("vocab_size", n_ids)
-        facts = own_facts(folder, "hf")
-        if facts is not None and facts.kind != self.kind:
-            message = f"{FACTS} describes a {facts.kind}, and config.json a {self.kind}"
-            raise CheckpointError(message, "copy the folder whole")
-        if facts is not None:
-            tokenizer, decode = own_tokenizer(folder), decode_of(facts)
+        if own := own_export(folder, "hf", self.kind):
+            facts, tokenizer = own
+            more = {"decode": decode_of(facts), "truncate": facts.truncate}
+            more |= {"decision": Decision.from_json(facts.decision, self.labels, FACTS)}
         else:
-            marian = self.family == "marian" and has_marian_tokenizer(folder)
+            marian = self.family == "marian" and all(map(folder.has, MARIAN_FILES))
             tokenizer = (read_marian_tokenizer if marian else read_tokenizer)(folder, self.config, n_ids)
             never = tokenizer.special.ids - {tokenizer.eos_id} if tokenizer.special else frozenset[int]()
-            decode = read_decoding(self.config, folder.json_if_there("generation_config.json"), self.kind, never)
-        card = folder.card_facts()
-        base = card.get("base_model") or str(self.config.get("_name_or_path", ""))
-        base = base if re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", base) else ""
+            generation = folder.json_if_there(GENERATION_CONFIG)
+            more = {"decode": read_decoding(self.config, generation, self.kind, never)}
         return ImportedModel(
             task=task_of_kind(self.kind),
             model=build(ModelConfig, s, "model", "config.json"),
             tokenizer=tokenizer,
             max_len=self.n_positions,
             state=self.state,
-            source=ImportSource(
-                "transformers", self.family, folder.name(), folder.hashes, card.get("license", ""), base
-            ),
+            source=Origin("transformers", self.family, folder.name, folder.hashes, **folder.card_facts()),
             labels=self.labels,
             notes=tuple(self.notes),
-            decode=decode,
-            truncate=facts.truncate if facts else "head",  # pyright: ignore[reportArgumentType]
-            decision=Decision.from_json(facts.decision, self.labels, "glassformer.json") if facts else Decision(),
+            **more,
         )
 
-    def _rows(self) -> list[Row]:
-        """Return the rows of the family, and take away prefixes and old names."""
-        self.tensors.without_prefix("module.")
-        self.tensors.without_prefix(PREFIXES.get(self.family, "model."))
-        self.tensors.rename("LayerNorm.gamma", "LayerNorm.weight")  # of the first version of BERT
-        self.tensors.rename("LayerNorm.beta", "LayerNorm.bias")
-        return [*rows(self.family, self.settings["n_layers"])]
-
-    def _read(self, table: list[Row], tied: bool) -> None:
+    def _read(self, tied: bool) -> None:
         """Read all tensors; of those that are tied, one may be there under the other's name alone."""
         s = self.settings
+        table = [*rows(self.family, s["n_layers"])]
         theirs = {row.ours[0]: row.theirs for row in table}
         embedding = next(name for name in ("embedding.weight", "tgt_embedding.weight") if name in theirs)
         if tied and not any(name in self.tensors for name in theirs[embedding]):
@@ -208,35 +197,30 @@ class _Reader:
 
     def decoder(self) -> None:
         """Read a GPT-2, or a decoder with rotary positions."""
-        s, state, family = self.settings, self.state, self.family
-        self._read(self._rows(), self.config.get("tie_word_embeddings", family == "gpt2") is True)
+        s, family = self.settings, self.family
+        self._read(self.config.get("tie_word_embeddings", family == "gpt2") is True)
         state = self.state
         if family == "gpt2":
             self.n_positions = self._positions("embedding.positions.weight", "n_positions")
             return
-        groups = self.config.get("num_key_value_heads")
-        groups, n_heads, d_model = s["n_heads"] if groups is None else groups, s["n_heads"], s["d_model"]
+        n_heads, d_model = s["n_heads"], s["d_model"]
+        groups = n_heads if (given := self.config.get("num_key_value_heads")) is None else given
         if type(groups) is not int or not 1 <= groups <= n_heads or n_heads % groups:
             raise CheckpointError(f"config.json: num_key_value_heads {groups!r}: {n_heads} heads cannot share these")
-        shape = groups * (s.get("d_head") or max(1, d_model // n_heads)), d_model
         if groups < n_heads:
-            self.notes.append(
-                f"repeated: the {groups} heads of keys and values, which {n_heads} heads of queries shared"
-            )
+            self.notes.append(f"repeated: the {groups} heads of keys and values, shared by {n_heads} heads of queries")
+        shape = groups * (s.get("d_head") or max(1, d_model // n_heads)), d_model
         for name in [name for name in state if ".k_proj." in name or ".v_proj." in name]:
-            expected = shape if name.endswith("weight") else shape[:1]
-            if tuple(state[name].shape) != expected:
-                raise CheckpointError(
-                    f"the tensor of {name} should have shape {expected}, not {tuple(state[name].shape)}"
-                )
+            expected, found = shape[: 2 if name.endswith("weight") else 1], tuple(state[name].shape)
+            if found != expected:
+                raise CheckpointError(f"the tensor of {name} should have shape {expected}, not {found}")
             by_group = state[name].unflatten(0, (groups, -1))  # (G, E, D), or (G, E) of a bias
             state[name] = by_group.repeat_interleave(n_heads // groups, dim=0).flatten(0, 1)
         linear = [name.removesuffix(".weight") for name in state if name.endswith("_proj.weight")]
         missing = [name for name in linear if f"{name}.bias" not in state]
         s["bias"] = len(missing) < len(linear)
         if s["bias"] and missing:
-            note = f"zeros: the biases of {len(missing)} of {len(linear)} linear layers, which have none there"
-            self.notes.append(note)
+            self.notes.append(f"zeros: the biases of {len(missing)} of {len(linear)} linear layers, which have none")
             state |= {f"{name}.bias": torch.zeros(len(state[f"{name}.weight"])) for name in missing}
 
     def _positions(self, name: str, key: str, first: int = 0) -> int:
@@ -254,14 +238,13 @@ class _Reader:
 
     def translator(self) -> None:
         """Read a Marian or a Pegasus."""
-        s, family, names = self.settings, self.family, self._rows()
-        note = "permuted: the features, so that sine and cosine of a position are neighbours"
-        self.notes.append(note)
+        s = self.settings
+        self.notes.append("permuted: the features, so that sine and cosine of a position are neighbours")
         for stack in ("encoder", "decoder"):
             self._check_sinusoids(f"{stack}.embed_positions.weight")
         if all(f"{stack}.embed_tokens.weight" in self.tensors for stack in ("encoder", "decoder")):
             self.tensors.leave_out("shared.weight")  # which neither reads
-        self._read(names, self.config.get("tie_word_embeddings", True) is not False)
+        self._read(self.config.get("tie_word_embeddings", True) is not False)
         target = self.state["tgt_embedding.weight"]
         source, head = (self.state.pop(name, target) for name in ("src_embedding.weight", "output.weight"))
         self._has("decoder_vocab_size", len(target))
@@ -272,7 +255,7 @@ class _Reader:
         if bias.shape != (1, len(target)):
             raise CheckpointError(f"final_logits_bias should have shape (1, {len(target)}), not {tuple(bias.shape)}")
         bias, pad = bias[0], self.config.get("pad_token_id")
-        if family == "marian" and type(pad) is int and 0 <= pad < len(target) and not target[pad].any():
+        if self.family == "marian" and type(pad) is int and 0 <= pad < len(target) and not target[pad].any():
             bias = bias.index_fill(0, torch.tensor([pad]), NEVER_WRITTEN)
             note = "folded: the padding token, whose row is zeros, has a probability of 0, as in Marian itself"
             self.notes.append(f"{note} ({NEVER_WRITTEN:g} in the output bias)")
@@ -298,13 +281,9 @@ class _Reader:
         if table.dim() == 2 and table.shape[1] == d_model and len(table) and d_model > 1:
             amplitude = float(str(table[0, -1].numpy()))  # cos(0), as the shortest decimal that is this number
             ours = sinusoidal(*table.shape)[:, sines_first(d_model)]
-            free = s["embedding_init_std"] is not None
-            if (
-                amplitude > 0
-                and (free or amplitude == 1)
-                and torch.allclose(table, ours * amplitude, rtol=0, atol=1e-6)
-            ):
-                s["embedding_init_std"] = amplitude if free else None
+            is_sound = amplitude > 0 if s["embedding_init_std"] is not None else amplitude == 1
+            if is_sound and torch.allclose(table, ours * amplitude, rtol=0, atol=1e-6):
+                s["embedding_init_std"] = s["embedding_init_std"] and amplitude
                 return
         raise UsageError(f"the positions {name} are not sinusoids, and no others are read of this family")
 
@@ -318,7 +297,7 @@ class _Reader:
             s |= {"pooling": "first", "pooler": POOLERS[self.family]}
             self.kind = "multilabel_classifier" if config.get("problem_type") == MULTI_LABEL else "classifier"
         pooling = self._pooling()
-        self._read([*self._rows()], config.get("tie_word_embeddings", True) is not False)
+        self._read(config.get("tie_word_embeddings", True) is not False)
         longest = self.folder.json_if_there(SENTENCES).get("max_seq_length")
         n_rows = len(self.state["embedding.positions.weight"])
         if self.max_len is None and type(longest) is int and 2 < longest < n_rows - 2:
@@ -330,8 +309,15 @@ class _Reader:
         if "segments.weight" in self.state:
             s["n_segments"] = len(self.state["segments.weight"])
             self._has("type_vocab_size", s["n_segments"])
-        if self.kind in ("classifier", "tagger"):
-            self._fold_two_classes()
+        head = [self.state[name] for name in ("head.weight", "head.bias") if name in self.state]
+        if (
+            self.kind in ("classifier", "tagger")
+            and len(self.labels or ()) == 2
+            and len([p for p in head if p.dim()]) == 2
+        ):
+            weight, bias = (part[1:] - part[:1] for part in head)
+            self.state |= {"head.weight": weight, "head.bias": bias}
+            self.notes.append("folded: two classes share one logit, the difference of both; probabilities are the same")
         elif self.kind == "masked_language_model" and s["activation"] != "gelu":
             raise UsageError(f"the head of a masked language model has GELU here, and this one {s['activation']}")
         elif self.kind == "text_embedder":
@@ -339,16 +325,6 @@ class _Reader:
             self.notes.append(f"a bare encoder: a text is the pooling of its vectors, {how}, not divided by its length")
         if self.kind != "masked_language_model":
             del s["tie_embeddings"]
-
-    def _fold_two_classes(self) -> None:
-        """Make one logit of those of two classes, the difference of both."""
-        n, weight, bias = len(self.labels or ()), *(self.state.get(f"head.{part}") for part in ("weight", "bias"))
-        if weight is None or bias is None or len(bias.shape) != 1 or len(weight) != n or len(bias) != n:
-            raise CheckpointError(f"the head of a classifier of {n} classes should have {n} rows, and a bias of each")
-        if n == 2:
-            self.state |= {"head.weight": weight[1:] - weight[:1], "head.bias": bias[1:] - bias[:1]}
-            note = "folded: two classes share one logit, the difference of the two; probabilities are the same"
-            self.notes.append(note)
 
     def _pooling(self) -> str | None:
         """Return the pooling of a sentence encoder, whose modules are read, known to change nothing, or refused."""
@@ -375,8 +351,10 @@ class _Reader:
         if isinstance(mode := config.get("pooling_mode"), str):  # as newer versions write it
             chosen.append(f"pooling_mode_{mode}_tokens" if mode != "cls" else "pooling_mode_cls_token")
         if len(chosen) != 1 or chosen[0] not in POOLING:
-            message = f"{name} pools in a way that is not read: {', '.join(chosen)[:100] or 'none'}"
-            raise UsageError(message, "the first token, the mean and the maximum are read")
+            how = ", ".join(chosen)[:100] or "none"
+            raise UsageError(
+                f"{name} pools in a way that is not read: {how}", "the first token, the mean and the maximum are read"
+            )
         return POOLING[chosen[0]]
 
 
@@ -395,12 +373,12 @@ def own_labels(config: Mapping[str, Any]) -> list[str]:
         names = {str(i): f"LABEL_{i}" for i in range(n if type(n) is int and 0 < n <= MAX_LABELS else 0)}
     if not isinstance(names, dict) or len(names) > MAX_LABELS:
         raise CheckpointError("config.json: id2label should name the classes")
-    if n is not None and n != len(names):
+    if n not in (None, len(names)):
         message = f"config.json: num_labels is {str(n)[:60]}, and id2label names {len(names):,} classes"
         raise CheckpointError(message, "correct the one that is wrong")
-    found = [names.get(str(i)) for i in range(len(names))]
-    if len(found) == 1:
+    if len(names) == 1:
         raise UsageError("a head with one output is a regression, which is not read")
+    found = [names.get(str(i)) for i in range(len(names))]
     if not found or not all(isinstance(name, str) for name in found):
         raise CheckpointError("config.json: id2label should name the classes 0, 1, …")
     return [str(name) for name in found]

@@ -26,14 +26,14 @@ Settings = dict[str, Any]
 _STEMS = {"bert": "Bert", "distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta"}
 POOLERS = {"bert": "tanh", "roberta": "tanh", "xlm-roberta": "tanh", "distilbert": "relu"}
 """The activation between the pooler and the head of a classifier."""
-_FORMS = {
+_SUFFIXES = {
     "ForSequenceClassification": "classifier",
     "ForTokenClassification": "tagger",
     "ForMaskedLM": "masked_language_model",
     "ForPreTraining": "masked_language_model",
     "Model": "text_embedder",
 }
-CLASSES = {stem + form: (family, kind) for family, stem in _STEMS.items() for form, kind in _FORMS.items()} | {
+CLASSES = {stem + form: (family, kind) for family, stem in _STEMS.items() for form, kind in _SUFFIXES.items()} | {
     "GPT2LMHeadModel": ("gpt2", "language_model"),
     "GPT2Model": ("gpt2", "language_model"),
     "LlamaForCausalLM": ("llama", "language_model"),
@@ -53,31 +53,7 @@ max_len     max_position_embeddings 512
 n_segments  type_vocab_size         2
 + 0.0 : attention_probs_dropout_prob
 = absolute : position_embedding_type
-= false : is_decoder add_cross_attention is_encoder_decoder
-= null : cross_attention_hidden_size
-= {} : pruned_heads
-. classifier_dropout pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
-. directionality gradient_checkpointing hidden_dropout
-"""
-_LLAMA = """
-n_layers    num_hidden_layers
-d_model     hidden_size
-n_heads     num_attention_heads
-d_ff        intermediate_size
-d_head      head_dim                null
-max_len     max_position_embeddings
-> n_heads : num_key_value_heads
-> rope_base : rope_theta
-+ 0.0 : attention_dropout
-= false : use_sliding_window add_cross_attention is_encoder_decoder
-= true false : is_decoder
-> bias : attention_bias mlp_bias
-= null : sliding_window
-= 1 null : partial_rotary_factor
-. pretraining_tp rope_parameters rope_scaling
-= silu swish : hidden_act
-+ silu : hidden_act
-norm_eps    rms_norm_eps            1e-6
+= false : is_decoder is_encoder_decoder
 """
 _ROTARY = """
 rope_base   rope_theta
@@ -98,10 +74,9 @@ max_len     max_position_embeddings
 embedding_init_std scale_embedding  false
 + 0.0 : encoder_layerdrop decoder_layerdrop attention_dropout activation_dropout
 + true : is_encoder_decoder
-= false : normalize_embedding add_bias_logits is_decoder add_cross_attention
+= false : normalize_embedding add_bias_logits is_decoder
 = true : static_position_embeddings
-. num_hidden_layers classif_dropout classifier_dropout share_encoder_decoder_embeddings gradient_checkpointing
-. num_key_value_heads decoder_vocab_size init_std forced_eos_token_id decoder_start_token_id
+. num_hidden_layers num_key_value_heads decoder_vocab_size
 """
 TABLES = {
     "bert": _BERT,
@@ -118,9 +93,7 @@ norm_eps    -                       1e-12
 max_len     max_position_embeddings 512
 + 0.0 : attention_dropout
 + false : sinusoidal_pos_embds
-= false : is_decoder add_cross_attention is_encoder_decoder
-= {} : pruned_heads
-. qa_dropout seq_classif_dropout tie_weights_ output_past
+= false : is_decoder is_encoder_decoder
 """,
     "gpt2": """
 n_layers    n_layer
@@ -133,26 +106,48 @@ norm_eps    layer_norm_epsilon      1e-5
 max_len     n_positions
 + 0.0 : embd_pdrop attn_pdrop
 = true : scale_attn_weights
-= false : scale_attn_by_inverse_layer_idx add_cross_attention is_encoder_decoder
+= false : scale_attn_by_inverse_layer_idx is_encoder_decoder
 = true false : is_decoder
-= {} : pruned_heads
-. n_ctx reorder_and_upcast_attn summary_type summary_use_proj summary_activation summary_proj_to_labels
-. summary_first_dropout n_special predict_special_tokens
 """,
-    "llama": _LLAMA,
+    "llama": """
+n_layers    num_hidden_layers
+d_model     hidden_size
+n_heads     num_attention_heads
+d_ff        intermediate_size
+d_head      head_dim                null
+max_len     max_position_embeddings
+norm_eps    rms_norm_eps            1e-6
+> n_heads : num_key_value_heads
+> rope_base : rope_theta
+> bias : attention_bias mlp_bias
++ 0.0 : attention_dropout
+= false : use_sliding_window is_encoder_decoder
+= true false : is_decoder
+= null : sliding_window
+= 1 null : partial_rotary_factor
+= silu swish : hidden_act
++ silu : hidden_act
+. rope_parameters rope_scaling
+""",
     "marian": f"{_MARIAN}\n= false : normalize_before add_final_layer_norm\n= 0 : extra_pos_embeddings",
     "pegasus": f"{_MARIAN}\n= true : normalize_before add_final_layer_norm\n. extra_pos_embeddings",
 }
-
 GENERATION_CONFIG = "generation_config.json"
 COMMON = """
-. model_type architectures auto_map transformers_version torch_dtype dtype _name_or_path name_or_path tokenizer_class
-. vocab_size pad_token_id bos_token_id eos_token_id sep_token_id cls_token_id mask_token_id unk_token_id prefix
-. decoder_start_token_id tie_word_embeddings tie_encoder_decoder id2label label2id num_labels problem_type
-. finetuning_task initializer_range use_cache return_dict output_attentions output_hidden_states output_past
-. gradient_checkpointing torchscript use_bfloat16 task_specific_params _attn_implementation_autoset _num_labels
 = eager sdpa flash_attention_2 null : _attn_implementation attn_implementation
 = 0 : chunk_size_feed_forward
+= false : add_cross_attention
+= null : cross_attention_hidden_size
+= {} : pruned_heads
+. model_type architectures transformers_version torch_dtype dtype _name_or_path name_or_path tokenizer_class
+. vocab_size pad_token_id bos_token_id eos_token_id sep_token_id cls_token_id mask_token_id unk_token_id prefix
+. decoder_start_token_id tie_word_embeddings tie_encoder_decoder id2label label2id num_labels problem_type
+. share_encoder_decoder_embeddings finetuning_task initializer_range init_std use_cache return_dict output_attentions
+. output_hidden_states output_past gradient_checkpointing torchscript use_bfloat16 task_specific_params n_ctx
+. tie_weights_ _attn_implementation_autoset _num_labels classifier_dropout classif_dropout qa_dropout
+. seq_classif_dropout hidden_dropout directionality pretraining_tp pooler_fc_size pooler_num_attention_heads
+. pooler_num_fc_layers pooler_size_per_head pooler_type reorder_and_upcast_attn summary_type summary_use_proj
+. summary_activation summary_proj_to_labels summary_first_dropout n_special predict_special_tokens forced_eos_token_id
 """
 GENERATION = """
 beam_size      num_beams
@@ -171,26 +166,40 @@ top_p          top_p
 . output_hidden_states cache_implementation
 """
 """Settings of decoding, in `generation_config.json` or, of older versions, in `config.json`."""
-ACTIVATIONS = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_new": "gelu-tanh",
-    "gelu_pytorch_tanh": "gelu-tanh",
-    "silu": "silu",
-    "swish": "silu",
-}
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
+ACTIVATIONS |= {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh"}
 """Activations of transformers by our names."""
 ACTIVATION_NAMES = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 """The other way round."""
-FIXED: dict[str, Settings] = {
-    "encoder": {"pre_norm": False, "positions": "learned", "embedding_norm": True, "embedding_init_std": 1.0},
-    "gpt2": {"positions": "learned", "embedding_init_std": 1.0},
-    "llama": {"norm": "rms", "positions": "rotary", "embedding_init_std": 1.0, "dropout": 0.0, "activation": "swiglu"},
-    "marian": {"positions": "sinusoidal", "pre_norm": False, "bias": True},
-    "pegasus": {"positions": "sinusoidal", "pre_norm": True, "bias": True},
+_ACTIVATIONS = ("gelu", "gelu-tanh", "relu", "silu")
+_LAYER_NORM: dict[str, tuple[Any, ...]] = {"norm": ("layer",), "d_head": (None,)}
+_ENCODER = _LAYER_NORM | {
+    "pre_norm": (False,),
+    "positions": ("learned",),
+    "embedding_norm": (True,),
+    "bias": (True,),
+    "activation": _ACTIVATIONS,
 }
-"""What every model of a family has here; an embedding_init_std of 1 is one without the factor √d_model."""
-FIXED |= dict.fromkeys(("bert", "roberta", "xlm-roberta", "distilbert"), FIXED.pop("encoder"))
+_DECODER: dict[str, tuple[Any, ...]] = {"pre_norm": (True,), "embedding_norm": (False,)}
+_TRANSLATOR = _LAYER_NORM | {
+    "positions": ("sinusoidal",),
+    "bias": (True, False),
+    "activation": ("gelu", "relu"),
+    "norm_eps": (None,),
+    "embedding_norm": (False,),
+    "output_bias": (False,),
+}
+FORMS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "distilbert": _ENCODER | {"n_segments": (0,), "norm_eps": (1e-12,)},
+    "bert": _ENCODER,
+    "roberta": _ENCODER,
+    "xlm-roberta": _ENCODER,
+    "llama": _DECODER | {"positions": ("rotary",), "norm": ("rms",), "activation": ("swiglu",)},
+    "gpt2": {**_DECODER, **_LAYER_NORM, "positions": ("learned", "sinusoidal", "none"), "activation": _ACTIVATIONS},
+    "pegasus": _TRANSLATOR | {"pre_norm": (True,)},
+    "marian": _TRANSLATOR | {"pre_norm": (False,), "embedding_init_std": (None,)},
+}
+"""Of each family the values of settings that its classes have; others are free. The first is that of an import."""
 
 
 def usual_eps(norm: str) -> float:
@@ -268,17 +277,15 @@ def read_settings(family: str, config: Mapping[str, Any]) -> Settings:
         UsageError, CheckpointError: of another kind than our modules; the key is named.
     """
     s = read_keys(TABLES[family] + COMMON, config, "config.json", GENERATION)
-    if "activation" in s:
-        if s["activation"] not in ACTIVATIONS:
-            message = f"config.json: the activation {str(s['activation'])[:40]!r} is not known here"
-            raise UsageError(message, f"there are {', '.join(ACTIVATIONS)}")
-        s["activation"] = ACTIVATIONS[s["activation"]]
+    if (name := s.get("activation", "gelu")) not in ACTIVATIONS:
+        hint = f"there are {', '.join(ACTIVATIONS)}"
+        raise UsageError(f"config.json: the activation {name[:40]!r} is not known here", hint)
+    s |= {"activation": ACTIVATIONS[name]} if "activation" in s else {}
     if "embedding_init_std" in s:
         s["embedding_init_std"] = None if s["embedding_init_std"] else 1.0
-    s |= FIXED[family]
-    if family == "gpt2":
-        s["d_ff"] = s["d_ff"] or 4 * s["d_model"]
-    if s.get("norm_eps") == usual_eps(s.get("norm", "layer")):
+    # An embedding_init_std of 1 is one without the factor √d_model.
+    s = {"embedding_init_std": 1.0, "dropout": 0.0} | {name: values[0] for name, values in FORMS[family].items()} | s
+    if s.get("norm_eps") == usual_eps(s["norm"]):
         s["norm_eps"] = None
     if s["positions"] == "rotary":
         base = {"rope_theta": config.get("rope_theta", 10_000.0)}

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tokenizers
+from torch import nn
 
 from glassformer.errors import CheckpointError
+from glassformer.interop.export_facts import SIDE_FILES
 from glassformer.interop.hf_settings import read_keys
 from glassformer.interop.source_folder import SourceFolder
+from glassformer.models import LanguageModel, MaskedLanguageModel
+from glassformer.models.encoder_models import TextEncoder
 from glassformer.runs.folder import TOKENIZER
-from glassformer.text.special_tokens import NONE, SpecialTokens
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.special_tokens import KEY, NONE, PAIRS, SIDES, SpecialTokens
+from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
 
-KEYS = {
-    "pad": ("pad_token",),
-    "unk": ("unk_token",),
-    "bos": ("cls_token", "bos_token"),
-    "eos": ("sep_token", "eos_token"),
-    "mask": ("mask_token",),
+ROLES = {
+    "pad": ("pad_token", "[PAD]", "<pad>"),
+    "unk": ("unk_token", "[UNK]", "<unk>"),
+    "bos": ("cls_token", "bos_token", "[CLS]", "<s>", "<|endoftext|>"),
+    "eos": ("sep_token", "eos_token", "[SEP]", "</s>", "<|endoftext|>"),
+    "mask": ("mask_token", "[MASK]", "<mask>"),
 }
-"""Where `tokenizer_config.json` and `special_tokens_map.json` name the token of each role."""
-USUAL = {
-    "pad": ("[PAD]", "<pad>"),
-    "unk": ("[UNK]", "<unk>"),
-    "bos": ("[CLS]", "<s>", "<|endoftext|>"),
-    "eos": ("[SEP]", "</s>", "<|endoftext|>"),
-    "mask": ("[MASK]", "<mask>"),
-}
-"""Names of special tokens, where the folder does not say them."""
+"""Of each role the keys of `tokenizer_config.json` and `special_tokens_map.json`, and names where these do not say."""
 TOKENIZER_CONFIG = "tokenizer_config.json"
 OVERRIDES = {
     "do_lower_case": ("BertNormalizer", "lowercase"),
@@ -53,7 +49,6 @@ OTHER_KEYS = """
 . wordpieces_prefix do_not_tokenize return_token_type_ids processor_class
 """
 """The other keys: what is around a text and roles of tokens are read; the rest changes no token of one text."""
-POST_PROCESSORS = {"BertProcessing", "ByteLevel", "RobertaProcessing", "Sequence", "TemplateProcessing"}
 MOST_SAMPLES, MOST_PREPENDED = 32, 8
 
 
@@ -63,30 +58,31 @@ def read_tokenizer(folder: SourceFolder, config: Mapping[str, Any], n_ids: int) 
     Raises:
         CheckpointError: there is no `tokenizer.json`, it has a part that is not known, or a token without a row.
     """
+    where = folder.path / TOKENIZER
     if not folder.has(TOKENIZER):
         hint = "load it with transformers where you trust it, and save it again: save_pretrained writes the file"
         raise CheckpointError(f"{folder.path} holds no {TOKENIZER}", hint)
     content = folder.json(TOKENIZER, "tokenizer")
-    if not isinstance(content.get("model"), dict):
-        raise CheckpointError(f"{folder.path / TOKENIZER}: this is not a readable tokenizer (no model)")
-    ids = _ids(content)
-    named = folder.json_if_there(TOKENIZER_CONFIG)
+    model = content.get("model")
+    if not isinstance(model, dict):
+        raise CheckpointError(f"{where}: this is not a readable tokenizer (no model)")
+    ids, named = _ids(content), folder.json_if_there(TOKENIZER_CONFIG)
     read_keys(OTHER_KEYS, named, TOKENIZER_CONFIG)
     names = folder.json_if_there("special_tokens_map.json") | named
-    roles = {role: _role(role, names, config, ids) for role in KEYS}
+    roles = {role: _role(role, names, config, ids) for role in ROLES}
     if (start := config.get("decoder_start_token_id")) in ids.values() and type(start) is int:
         roles["bos"] = start  # of a translator, whatever the tokenizer has before a text
-    if roles["unk"] in (roles["bos"], roles["eos"]) or content["model"].get("type") == "BPE":
-        roles["unk"] = roles["unk"] if content["model"].get("unk_token") in ids else NONE
-    unknown = content["model"].get("unk_token")
+    unknown = model.get("unk_token")
+    if roles["unk"] in (roles["bos"], roles["eos"]) or model.get("type") == "BPE":
+        roles["unk"] = roles["unk"] if unknown in ids else NONE
     if unknown and unknown not in ids:
-        raise CheckpointError(f"{folder.path / TOKENIZER}: its unk_token {str(unknown)[:40]!r} is in no vocabulary")
+        raise CheckpointError(f"{where}: its unk_token {str(unknown)[:40]!r} is in no vocabulary")
     if not {*ids.values()} - {*roles.values()}:
-        raise CheckpointError(f"{folder.path / TOKENIZER}: its vocabulary holds special tokens alone")
-    prefix, suffix = _around(content, folder.path / TOKENIZER)
+        raise CheckpointError(f"{where}: its vocabulary holds special tokens alone")
+    prefix, suffix = _around(content, where)
     _check_agreement(content, named, roles, (*prefix, *suffix))
     special = SpecialTokens(n_ids, prefix=prefix, suffix=suffix, **roles)
-    return Tokenizer.imported(json.dumps(content), special, folder.path / TOKENIZER)
+    return Tokenizer.imported(json.dumps(content), special, where)
 
 
 def _check_agreement(
@@ -97,25 +93,22 @@ def _check_agreement(
     Raises:
         CheckpointError: the key is named.
     """
-    steps = [content.get("normalizer"), content.get("pre_tokenizer")]
-    steps += [
-        step for one in steps if isinstance(one, dict) for step in one.get("normalizers", one.get("pretokenizers", []))
+    steps = [step for name in ("normalizer", "pre_tokenizer") if isinstance(step := content.get(name), dict)]
+    steps += [part for step in steps for part in step.get("normalizers", step.get("pretokenizers", []))]
+    found = [
+        (key, step.get(field))
+        for key, (kind, field) in OVERRIDES.items()
+        for step in steps
+        if isinstance(step, dict) and step.get("type") == kind
     ]
-    for key, (kind, field) in OVERRIDES.items():
-        for step in steps:
-            if (
-                isinstance(step, dict)
-                and step.get("type") == kind
-                and named.get(key, step.get(field)) != step.get(field)
-            ):
-                message = f"{TOKENIZER_CONFIG}: {key} is {named[key]!r}, and {TOKENIZER} has {step.get(field)!r}"
-                raise CheckpointError(message, "correct the one that is wrong")
+    adds = {"add_bos_token": "bos", "add_eos_token": "eos"}
+    found += [(key, roles[role] in around) for key, role in adds.items() if type(named.get(key)) is bool]
+    for key, value in found:
+        if named.get(key, value) != value:
+            message = f"{TOKENIZER_CONFIG}: {key} is {named[key]!r}, and {TOKENIZER} has {value!r}"
+            raise CheckpointError(message, "correct the one that is wrong")
     if any(isinstance(step, dict) and len(str(step.get("prepend", ""))) > MOST_PREPENDED for step in steps):
         raise CheckpointError(f"{TOKENIZER}: Prepend adds more than {MOST_PREPENDED} characters to each text")
-    for key, role in {"add_bos_token": "bos", "add_eos_token": "eos"}.items():
-        if type(named.get(key)) is bool and named[key] != (roles[role] in around):
-            message = f"{TOKENIZER_CONFIG}: {key} is {named[key]!r}, and {TOKENIZER} does otherwise"
-            raise CheckpointError(message, "correct the one that is wrong")
 
 
 def _ids(content: dict[str, Any]) -> dict[str, int]:
@@ -124,43 +117,32 @@ def _ids(content: dict[str, Any]) -> dict[str, int]:
     if isinstance(vocabulary, list):
         vocabulary = {str(one[0]): i for i, one in enumerate(vocabulary) if isinstance(one, list) and one}
     found: dict[str, Any] = dict(vocabulary) if isinstance(vocabulary, dict) else {}
-    for token in added if isinstance(added, list) else []:
-        if isinstance(token, dict):
-            found[str(token.get("content"))] = token.get("id")
+    tokens = [token for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    found |= {str(token.get("content")): token.get("id") for token in tokens}
     return {name: i for name, i in found.items() if type(i) is int}
 
 
 def _role(role: str, names: Mapping[str, Any], config: Mapping[str, Any], ids: Mapping[str, int]) -> int:
     """Return the id of a role: as the tokenizer's files name it, as the model's do, or by a usual name."""
-    for key in KEYS[role]:
-        named = names.get(key)
-        named = named.get("content") if isinstance(named, dict) else named
-        if isinstance(named, str) and named in ids:
-            return ids[named]
+    stated = (names.get(key) for key in ROLES[role] if key.endswith("_token"))
+    stated = (one.get("content") if isinstance(one, dict) else one for one in stated)
+    if found := [ids[name] for name in stated if isinstance(name, str) and name in ids]:
+        return found[0]
     given = config.get(f"{role}_token_id")
     if type(given) is int and given in ids.values():
         return given
-    return next((ids[name] for name in USUAL[role] if name in ids), NONE)
+    return next((ids[name] for name in ROLES[role] if name in ids), NONE)
 
 
 def _around(content: dict[str, Any], where: object) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the ids that the file puts before and after a text: read off a text encoded with and without them."""
-    processor = content.get("post_processor")
-    if processor is None:
+    if content.get("post_processor") is None:
         return (), ()
-    steps = processor.get("processors", []) if isinstance(processor, dict) else [None]
-    for step in [processor, *(steps if isinstance(steps, list) else [None])]:
-        if not isinstance(step, dict) or step.get("type") not in POST_PROCESSORS:
-            raise CheckpointError(f"{where}: its post_processor is of a type that is not known here")
     try:
         backend = tokenizers.Tokenizer.from_str(json.dumps({**content, "padding": None, "truncation": None}))
-        plain, whole = list[int](), list[int]()
-        samples = ["a", *list(backend.get_vocab())[:MOST_SAMPLES]]
-        for sample in samples:
-            plain = backend.encode(sample, add_special_tokens=False).ids
-            whole = backend.encode(sample, add_special_tokens=True).ids
-            if plain:
-                break
+        texts = ["a", *list(backend.get_vocab())[:MOST_SAMPLES]]
+        sample = next((text for text in texts if backend.encode(text, add_special_tokens=False).ids), "a")
+        plain, whole = (backend.encode(sample, add_special_tokens=around).ids for around in (False, True))
     except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
@@ -169,3 +151,79 @@ def _around(content: dict[str, Any], where: object) -> tuple[tuple[int, ...], tu
     if start is None:
         raise CheckpointError(f"{where}: what it puts around a text is not before and after it alone")
     return tuple(whole[:start]), tuple(whole[start + len(plain) :])
+
+
+def tokenizer_file(tokenizer: Tokenizer, ends: bool = False, masks: bool = False) -> bytes:
+    """Return the content of `tokenizer.json`: the same ids and texts as those of the run.
+
+    With `ends`, [EOS] is added to every text, as a translator expects. With `masks`, [MASK] takes the space before it,
+    as in `text.masked.parts`.
+    """
+    data = json.loads(tokenizer.to_json())
+    data.pop(PAIRS, None)
+    # In a run a byte is a special token, so that "<0x41>" in a text is text. Others leave special tokens out of what
+    # they decode. Without an entry it is in no text, and is decoded.
+    if tokenizer.special is not None:
+        data.pop(KEY)
+        data.pop(SIDES, None)  # in files of their own
+        data["post_processor"] = _template(tokenizer, tokenizer.prefix, tokenizer.suffix)
+        return json_bytes(data)
+    data["added_tokens"] = [t for t in data["added_tokens"] if t["id"] <= tokenizer.mask_id or not t["special"]]
+    if masks:
+        data["added_tokens"][tokenizer.mask_id]["lstrip"] = tokenizer.kind != "char"
+    data["post_processor"] = _template(tokenizer, (), (tokenizer.eos_id,)) if ends else data["post_processor"]
+    return json_bytes(data)
+
+
+def tokenizer_files(tokenizer: Tokenizer, masks: bool) -> dict[str, bytes]:
+    """Return the files of a tokenizer by name: one, and those of source and target where a translator has two."""
+    files = {TOKENIZER: tokenizer_file(tokenizer, masks=masks)}
+    if tokenizer.of_targets is tokenizer:
+        return files
+    sides = json.loads(tokenizer.to_json())[SIDES]
+    return files | {name: json_bytes(side) for name, side in zip(SIDE_FILES, sides, strict=True)}
+
+
+def _template(tokenizer: Tokenizer, prefix: Sequence[int], suffix: Sequence[int]) -> dict[str, Any] | None:
+    """Return what puts tokens around a text, in the tokenizer's file; None where there are none.
+
+    Of a pair the second text is of the second segment, with what ends it.
+    """
+    ids = [*prefix, *suffix]
+    if not ids:
+        return None
+    names = dict(zip(ids, tokenizer.tokens(ids), strict=True))
+    before, after, after_second = (
+        [{"SpecialToken": {"id": names[token], "type_id": segment}} for token in around]
+        for around, segment in ((prefix, 0), (suffix, 0), (suffix, 1))
+    )
+    first, second = ({"Sequence": {"id": part, "type_id": i}} for i, part in enumerate("AB"))
+    special = {name: {"id": name, "ids": [token], "tokens": [name]} for token, name in names.items()}
+    template = {"single": [*before, first, *after], "pair": [*before, first, *after, second, *after_second]}
+    return {"type": "TemplateProcessing", **template, "special_tokens": special}
+
+
+def tokenizer_config(model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the content of `tokenizer_config.json`; special tokens are in the roles that a model of its kind has."""
+    is_lm, encodes = isinstance(model, LanguageModel), isinstance(model, TextEncoder)
+    roles = {"pad": PAD, "unk": UNK, "bos": EOS if is_lm else BOS, "eos": EOS, "mask": MASK}
+    if (special := tokenizer.special) is not None:
+        ids = {role: getattr(special, role) for role in roles}
+        roles = {role: tokenizer.tokens([i])[0] for role, i in ids.items() if i >= 0}
+    names = {"bos": "cls", "eos": "sep"} if encodes else {}
+    more = {"model_input_names": ["input_ids", "attention_mask"]} if encodes and model.config.n_segments < 2 else {}
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **{f"{names.get(role, role)}_token": token for role, token in roles.items()},
+        **more,
+        # "[PAD]" in a text is text, but [MASK] has to be found.
+        "split_special_tokens": not isinstance(model, MaskedLanguageModel),
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": getattr(model, "max_len", None),
+        "padding_side": "left" if is_lm else "right",
+    }
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return the content of a file of JSON."""
+    return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode("utf-8")

@@ -12,23 +12,21 @@ A folder holds no code. Names are those of `names.py`, keys of `config.json` tho
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.errors import UsageError
-from glassformer.interop.hf_reader import MODULES, POOLING, SENTENCES, residual_axes, sines_first
-from glassformer.interop.hf_settings import CLASSES, write_settings
-from glassformer.interop.hf_tokenizer_writer import tokenizer_config, tokenizer_file
+from glassformer.interop.hf_reader import residual_axes, sines_first
+from glassformer.interop.hf_settings import CLASSES, GENERATION_CONFIG, write_settings
+from glassformer.interop.hf_tokenizer import json_bytes, tokenizer_config, tokenizer_file
 from glassformer.interop.names import PREFIXES, rows, to_theirs
 from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.build import d_ff_of, d_head_of
-from glassformer.models.encoder_models import TextEmbedder, TextEncoder
+from glassformer.models.encoder_models import TextEncoder
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.model_folder import tensor_chunks
@@ -38,15 +36,10 @@ Json = dict[str, Any]
 Tensors = dict[str, Tensor]
 
 
-def parameters_of(model: nn.Module) -> Tensors:
-    """Return the parameters of a model by name, as copies in float32; of tied ones one name."""
-    return {name: p.detach().cpu().float().clone() for name, p in model.named_parameters()}
-
-
 def tensors_of(model: TextEncoder | LanguageModel | Translator, family: str, kind: str) -> Tensors:
     """Return the tensors of a model under the names of a family."""
-    p, d_model = parameters_of(model), model.config.d_model
-    prefix = "" if kind == "text_embedder" else PREFIXES.get(family, "model.")
+    p = {name: x.detach().cpu().float().clone() for name, x in model.named_parameters()}  # of tied ones one name
+    prefix = PREFIXES.get(family, "model.")
     if isinstance(model, LanguageModel):
         _fold_scale(p, model.embedding.scale)
         if family == "gpt2":
@@ -56,11 +49,8 @@ def tensors_of(model: TextEncoder | LanguageModel | Translator, family: str, kin
     if isinstance(model, TextClassifier) and model.n_classes == 2 and not model.several:
         p |= {name: torch.cat([torch.zeros_like(p[name]), p[name]]) for name in ("head.weight", "head.bias")}
     if family == "bert":
-        p.setdefault("segments.weight", torch.zeros(1, d_model))
-    found = to_theirs(rows(family, model.config.n_layers, prefix), kind, p)
-    if (family, kind) == ("bert", "text_embedder"):
-        found |= {"pooler.dense.weight": torch.zeros(d_model, d_model), "pooler.dense.bias": torch.zeros(d_model)}
-    return found
+        p.setdefault("segments.weight", torch.zeros(1, model.config.d_model))
+    return to_theirs(rows(family, model.config.n_layers, prefix), kind, p)
 
 
 def _fold_scale(p: Tensors, scale: float) -> None:
@@ -85,9 +75,8 @@ def _of_translator(p: Tensors, model: Translator, family: str) -> Tensors:
         found.setdefault("model.encoder.embed_tokens.weight", target.clone())
     for stack in ("encoder", "decoder"):
         if family == "pegasus":
-            found[f"model.{stack}.embed_positions.weight"] = positions_of(model.tgt_embedding, model.max_len)[
-                :, order
-            ].contiguous()
+            positions = positions_of(model.tgt_embedding, model.max_len)[:, order]
+            found[f"model.{stack}.embed_positions.weight"] = positions.contiguous()
     return found | {"final_logits_bias": torch.zeros(1, len(p["tgt_embedding.weight"]))}
 
 
@@ -112,49 +101,26 @@ def write_hf(
     config = {"model_type": family, "architectures": [architecture], "dtype": "float32"}
     config |= write_settings(family, asdict(c) | sizes)
     if isinstance(model, TextClassifier):
-        problem = f"{'multi' if model.several else 'single'}_label_classification"
+        config["problem_type"] = f"{'multi' if model.several else 'single'}_label_classification"
         config |= {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
-        config |= {"problem_type": problem}
     if "rope_theta" in config:
         config["rope_parameters"] = {"rope_type": "default", "rope_theta": config["rope_theta"]}
     is_lm, is_tied = isinstance(model, LanguageModel), getattr(model, "output", None) is None
-    ids = {"pad_token_id": 0, "bos_token_id": 3 if is_lm else 2, "eos_token_id": 3}
+    ids: Json = {"pad_token_id": 0, "bos_token_id": 3 if is_lm else 2, "eos_token_id": 3}
     if tokenizer.special is not None:
+        first_of = [i for i in (tokenizer.bos_id, tokenizer.eos_id) if i >= 0] if is_lm else []
         ids = {"pad_token_id": tokenizer.pad_id}
-        first_of = [i for i in (tokenizer.bos_id, tokenizer.eos_id) if i >= 0]
-        ids |= {"bos_token_id": first_of[0], "eos_token_id": first_of[-1]} if is_lm and first_of else {}
+        ids |= {"bos_token_id": first_of[0], "eos_token_id": first_of[-1]} if first_of else {}
     if isinstance(model, Translator):
-        config |= {"decoder_start_token_id": 2, "forced_eos_token_id": None}
+        ids |= {"decoder_start_token_id": 2, "forced_eos_token_id": None}
         config |= {"share_encoder_decoder_embeddings": is_tied} if family == "marian" else {}
-    yield "config.json", _json(config | ids | {"tie_word_embeddings": is_tied, "vocab_size": tokenizer.vocab_size})
+    yield "config.json", json_bytes(config | ids | {"tie_word_embeddings": is_tied, "vocab_size": tokenizer.vocab_size})
     if isinstance(model, Translator | LanguageModel):
-        yield "generation_config.json", _json(ids | {"use_cache": True} | _generation(model, decode, tokenizer))
+        yield GENERATION_CONFIG, json_bytes(ids | {"use_cache": True} | _generation(model, decode, tokenizer))
     yield "model.safetensors", b"".join(tensor_chunks(names, {"format": "pt"}))
     masks = isinstance(model, MaskedLanguageModel)
     yield TOKENIZER, tokenizer_file(tokenizer, isinstance(model, Translator), masks)
-    yield "tokenizer_config.json", _json(tokenizer_config(model, tokenizer))
-    if isinstance(model, TextEmbedder):
-        yield from sentence_files(model)
-
-
-def sentence_files(model: TextEmbedder) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and the content of the files that sentence-transformers reads beside an encoder.
-
-    Raises:
-        UsageError: it has no such pooling.
-    """
-    pooling, names = model.config.pooling, {ours: theirs for theirs, ours in POOLING.items()}
-    if pooling not in names:
-        raise UsageError(f"sentence-transformers pools in no such way: model.pooling {pooling}", "use --to onnx")
-    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"))
-    modules = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (path, kind) in enumerate(kinds)
-    ]
-    modes = {name: name == names[pooling] for name in names.values()}
-    yield MODULES, _json(modules)
-    yield "1_Pooling/config.json", _json({"word_embedding_dimension": model.config.d_model, **modes})
-    yield SENTENCES, _json({"max_seq_length": model.max_len, "do_lower_case": False})
+    yield "tokenizer_config.json", json_bytes(tokenizer_config(model, tokenizer))
 
 
 def _generation(model: Translator | LanguageModel, decode: DecodeConfig, tokenizer: Tokenizer) -> Json:
@@ -170,11 +136,5 @@ def _generation(model: Translator | LanguageModel, decode: DecodeConfig, tokeniz
         "num_beams": decode.beam_size,
         "length_penalty": decode.length_penalty,
         "max_length": min(decode.max_new_tokens, model.max_len),
-        "decoder_start_token_id": 2,
-        "forced_eos_token_id": None,
         "suppress_tokens": [0, 2],
     }
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, ensure_ascii=False, indent=2) + "\n").encode("utf-8")

@@ -1,15 +1,13 @@
-"""A pretrained model of another library as a run folder: the one form that every reader gives, and how it is written.
+"""A pretrained model of another library in the terms of this package: the one form that every reader gives.
 
-A reader (of a Hugging Face folder, of a CTranslate2 folder) returns an `ImportedModel`; `write_imported` makes of it a
-run like any other, without a training: `RUN/model/`, sealed, and `RUN/import.json`, which says where it came from.
+A reader (of a Hugging Face folder, of a CTranslate2 folder) returns an `ImportedModel`; `read.py` writes it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import torch
@@ -17,42 +15,18 @@ from torch import Tensor
 
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.export_facts import CheckResult
-from glassformer.interop.new_folder import new_folder
+from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, CheckResult, ExportFacts, read_facts
+from glassformer.interop.source_folder import SourceFolder
 from glassformer.models.build import without_memory
-from glassformer.runs.folder import IMPORT_RECORD, TOKENIZER, RunFolder
-from glassformer.runs.model_folder import check_shapes, save_model, shapes_of
-from glassformer.runs.records import IMPORT, Origin
+from glassformer.runs.model_folder import check_shapes, load_weights, shapes_of
+from glassformer.runs.records import Origin
 from glassformer.tasks import Task, task_class
 from glassformer.text.decision import Decision
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.training.finalize import model_metadata
-from glassformer.utils.atomic_io import write_json
 from glassformer.utils.formatting import cell_text
 
 MAX_WEIGHTS = 1 << 32
 """Most weights of a model that is imported: 16 GiB in float32."""
-
-
-@dataclass(frozen=True)
-class ImportSource:
-    """Where a pretrained model came from.
-
-    Attributes:
-        library: whose format it is: "transformers", "ctranslate2".
-        family: the kind of model there: "bert", "gpt2", "TransformerSpec".
-        name: the name of the folder, or that of its card.
-        files: SHA-256 of each file that was read, by name.
-        license: the identifier of its licence, as its card says; empty where it says none.
-        base_model: the model that it was made from, as its card says; empty where it says none.
-    """
-
-    library: str
-    family: str
-    name: str
-    files: Mapping[str, str]
-    license: str = ""
-    base_model: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +52,7 @@ class ImportedModel:
     tokenizer: Tokenizer
     max_len: int
     state: Mapping[str, Tensor]
-    source: ImportSource
+    source: Origin
     labels: list[str] | None = None
     notes: tuple[str, ...] = ()
     decode: DecodeConfig = field(default_factory=DecodeConfig)
@@ -129,67 +103,36 @@ def restore_imported(imported: ImportedModel) -> tuple[Task, torch.nn.Module]:
             raise CheckpointError(f"{where} holds NaN or infinity in {name}", "use another copy of the model")
     with torch.random.fork_rng(devices=[]):
         model = task.build_model()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(imported.state[name])
+    load_weights(model, dict(imported.state))
     return task, model.eval()
 
 
-def write_imported(
-    imported: ImportedModel,
-    out: Path | str,
-    check: CheckResult | None = None,
-    restored: tuple[Task, torch.nn.Module] | None = None,
-) -> Path:
-    """Write a run folder of a pretrained model, whole or not at all; return its path.
-
-    Args:
-        imported: the model.
-        out: a new or an empty folder.
-        check: the comparison with the source library; None if it was not made.
-        restored: what `restore_imported` returned, if that was done before.
-
-    Raises:
-        UsageError: `out` is not empty.
-        CheckpointError: as `restore_imported`.
-        ResourceError: the disk is full, or cannot be written.
-    """
-    out = Path(out)
-    if RunFolder(out).not_empty:
-        raise UsageError(f"{out} is not empty", "name a new folder")
-    task, model = restored or restore_imported(imported)
-    tokenizers = {TOKENIZER: task.tokenizer.to_json().encode("utf-8")}
-    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    facts = {IMPORT: import_record(imported, check)}
-    with new_folder(out) as building:
-        building.mkdir()
-        config = model_metadata(task) | facts
-        save_model(RunFolder(building).model, config, weights, tokenizers, import_card(imported, task, check))
-        write_json(building / IMPORT_RECORD, facts[IMPORT])
-    return out
-
-
-def import_record(imported: ImportedModel, check: CheckResult | None) -> dict[str, Any]:
-    """Return what is known of an import as JSON data."""
-    return {
-        **asdict(replace(imported.source, files=dict(imported.source.files))),
-        "task": imported.task,
-        "notes": list(imported.notes),
-        "check": None if check is None else asdict(check),
-    }
-
-
-def import_card(imported: ImportedModel, task: Task, check: CheckResult | None) -> str:
+def import_card(origin: Origin, task: Task, check: CheckResult | None) -> str:
     """Return the card of an imported model as Markdown."""
-    origin = Origin(**import_record(imported, check))
-    head = ["library_name: glassformer", *origin.front_matter()]
     lines = [
-        "\n".join(["---", *head, "tags:", "- transformer", "---"]),
+        "\n".join(["---", "library_name: glassformer", *origin.front_matter(), "tags:", "- transformer", "---"]),
         f"# {cell_text(origin.name)}",
         f"A pretrained {task.report.model_name}, {origin.title}, read by Glassformer. "
         "Its weights are those of its source; it was not trained here.",
-        f"It reads texts up to {imported.max_len:,} tokens.",
+        f"It reads texts up to {task.config.text.max_len:,} tokens.",
         "## Check",
         check.words if check else "Not compared with the library it came from.",
     ]
     return "\n\n".join([*lines, "## Source", *origin.source()]) + "\n"
+
+
+def own_export(folder: SourceFolder, target: str, kind: str) -> tuple[ExportFacts, Tokenizer] | None:
+    """Return the description of an export of ours and the run's tokenizer; None where another library wrote the folder.
+
+    Raises:
+        CheckpointError: it is damaged, or of another kind of model or library.
+    """
+    if not folder.has(FACTS):
+        return None
+    folder.bytes(FACTS)  # its hash, and no link
+    facts = read_facts(folder.path)
+    if (facts.target, facts.kind) != (target, kind):
+        message = f"{folder.path / FACTS} describes a {facts.kind} for {facts.target}, and the model is a {kind}"
+        raise CheckpointError(f"{message} for {target}", "copy the folder whole")
+    folder.bytes(RUN_TOKENIZER, "tokenizer")
+    return facts, Tokenizer.load(folder.path / RUN_TOKENIZER)

@@ -14,8 +14,8 @@ An import leaves out what stands beside `-`: buffers that can be computed, and h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -72,8 +72,7 @@ output_bias                                        lm_head.bias|lm_head.decoder.
 -                                                  ~pooler.dense
 """
 _CTRANSLATE2 = """
-encoder.layers.*.self_attention.q_proj+k_proj+v_proj  encoder/layer_*/self_attention/linear_0
-decoder.layers.*.self_attention.q_proj+k_proj+v_proj  decoder/layer_*/self_attention/linear_0
+{encoder,decoder}.layers.*.self_attention.q_proj+k_proj+v_proj {encoder,decoder}/layer_*/self_attention/linear_0
 {encoder,decoder}.layers.*.self_attention.o_proj      {encoder,decoder}/layer_*/self_attention/linear_1
 {encoder,decoder}.layers.*.self_residual.norm         {encoder,decoder}/layer_*/self_attention/layer_norm
 {encoder,decoder}.layers.*.feed_forward.up_proj       {encoder,decoder}/layer_*/ffn/linear_0
@@ -151,18 +150,12 @@ output                                             lm_head ?
         "ffn/linear_0", "ffn/linear_{0,0_noact}"
     ),
 }
-PREFIXES = {
-    "bert": "bert.",
-    "distilbert": "distilbert.",
-    "roberta": "roberta.",
-    "xlm-roberta": "roberta.",
-    "gpt2": "transformer.",
-}
+PREFIXES = dict.fromkeys(("roberta", "xlm-roberta"), "roberta.")
+PREFIXES |= {"bert": "bert.", "distilbert": "distilbert.", "gpt2": "transformer."}
 """What ~ stands for; "model." of the others."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """Names of one tensor there: those of its parts here, and those that it may have there."""
 
     ours: tuple[str, ...]
@@ -212,10 +205,9 @@ def to_theirs(table: Iterable[Row], kind: str, parameters: Mapping[str, Tensor])
     for row in table:
         parts = [parameters.get(name) for name in row.ours]
         if "zeros" in row.how and row.ours[0].endswith(".bias"):
-            rows_of = [parameters.get(name.removesuffix(".bias") + ".weight") for name in row.ours]
-            parts = [
-                torch.zeros(len(w)) if p is None and w is not None else p for p, w in zip(parts, rows_of, strict=True)
-            ]
+            weights = [parameters.get(name.removesuffix(".bias") + ".weight") for name in row.ours]
+            pairs = zip(parts, weights, strict=True)
+            parts = [torch.zeros(len(w)) if p is None and w is not None else p for p, w in pairs]
         there = [part for part in parts if part is not None]
         if len(there) == len(parts) and (not row.kinds or kind in row.kinds):
             tensor = there[0] if len(there) == 1 else torch.cat(there)
@@ -223,39 +215,34 @@ def to_theirs(table: Iterable[Row], kind: str, parameters: Mapping[str, Tensor])
     return found
 
 
-def to_ours(
-    table: Iterable[Row], kind: str, tensors: SourceTensors, n_rows: Callable[[str], int | None] = lambda name: None
-) -> tuple[dict[str, Tensor], list[str]]:
+def to_ours(table: Iterable[Row], kind: str, tensors: SourceTensors) -> tuple[dict[str, Tensor], list[str]]:
     """Return the tensors of a source under our names, and the names of heads that the kind of model has no use for.
 
     Args:
         table: the rows of its family.
         kind: of the model, `Task.explain_as`.
         tensors: those of the source, without a prefix; what no row names is left.
-        n_rows: of each part of a matrix that holds several, the number of its rows; None for equal parts.
 
     Raises:
         CheckpointError: one is missing, cannot be cut into its parts, or is there twice with other numbers.
     """
     found, unused = dict[str, Tensor](), list[str]()
     for row in sorted(table, key=lambda row: kind not in row.kinds):  # what it takes, no other form leaves out
+        names, n_parts = [name for name in row.theirs if name in tensors], len(row.ours)
         if row.ours[0].startswith("-") or (row.kinds and kind not in row.kinds):
-            names = [name for name in row.theirs if name in tensors]
-            tensors.leave_out(*names)
+            for name in names:
+                tensors.leave_out(name)
             unused += names if row.kinds else []
             continue
-        name, *others = [name for name in row.theirs if name in tensors] or row.theirs
-        if name not in tensors and ("?" in row.how or row.ours[0].endswith(".bias")):
+        if not names and ("?" in row.how or row.ours[0].endswith(".bias")):
             continue  # a bias that a model needs is missed where the model is made
+        name, *others = names or row.theirs
         tensor = tensors.take(name)
-        if any(other in tensors and not torch.equal(tensors.take(other), tensor) for other in others):
+        if any(not torch.equal(tensors.take(other), tensor) for other in others):
             raise CheckpointError(f"the tensors {' and '.join((name, *others))} should be equal")
         tensor = tensor.T if "T" in row.how and tensor.dim() == 2 else tensor
-        sizes = [n_rows(part) for part in row.ours]
-        if len(sizes) > 1 and None in sizes:
-            sizes = [len(tensor) // len(sizes) if tensor.dim() else 0] * len(sizes)
-        if len(sizes) > 1 and (not tensor.dim() or sum(size or 0 for size in sizes) != len(tensor)):
-            raise CheckpointError(f"the tensor {name} of shape {tuple(tensor.shape)} does not hold {len(sizes)} parts")
-        parts = tensor.split([size or 0 for size in sizes]) if len(sizes) > 1 else [tensor]
+        if n_parts > 1 and (not tensor.dim() or not len(tensor) or len(tensor) % n_parts):
+            raise CheckpointError(f"the tensor {name} of shape {tuple(tensor.shape)} does not hold {n_parts} parts")
+        parts = tensor.chunk(n_parts) if n_parts > 1 else [tensor]
         found |= {ours: part.contiguous() for ours, part in zip(row.ours, parts, strict=True)}
     return found, unused

@@ -7,7 +7,7 @@ writer makes neither, so that both are refused. The numbers of fields are those 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from glassformer.errors import UsageError
 from glassformer.interop.engine import Engine, library, not_exported
 from glassformer.interop.export_facts import MAX_BYTES, ExportFacts
+from glassformer.interop.protobuf import fields
 from glassformer.text.ngrams import LENGTHS, MOST
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
@@ -47,11 +48,8 @@ _INNER: dict[str, dict[int, str]] = {
 }
 """Messages inside messages, by the number of their field; "unknown" are those that no export holds."""
 _DATA_LOCATION = 14
-_LENGTH_DELIMITED = 2
 MAX_FIELDS = 4_000_000
 """Most fields of a graph, of which a node has some ten."""
-_WIDTHS = {1: 8, 5: 4}
-"""Bytes of a number of a fixed width, by its type."""
 
 
 def check_graph(data: bytes, where: Path) -> None:
@@ -60,59 +58,25 @@ def check_graph(data: bytes, where: Path) -> None:
     Raises:
         CheckpointError: it is refused.
     """
-    waiting = [("model", 0, len(data))]
+    waiting: list[tuple[str, Any]] = [("model", memoryview(data))]
     n_graphs = n_fields = 0
     while waiting:
-        kind, start, end = waiting.pop()
+        kind, message = waiting.pop()
         try:
-            for field, first, last in _fields(data, start, end):
+            for field, value in fields(message):
                 n_fields += 1
                 if field == 0 or n_fields > MAX_FIELDS:
                     raise ValueError("no field has the number 0, and no graph so many")
                 inner = _INNER[kind].get(field)
-                if inner == "unknown" or (kind == "tensor" and field == _DATA_LOCATION and first):
-                    message = f"{where} names another file, or holds functions or graphs inside of nodes"
-                    raise not_exported(message)
+                if inner == "unknown" or (kind == "tensor" and field == _DATA_LOCATION and value):
+                    raise not_exported(f"{where} names another file, or holds functions or graphs inside of nodes")
                 if inner is not None:
                     n_graphs += inner == "graph"
-                    waiting.append((inner, first, last))
-        except (IndexError, ValueError) as error:
+                    waiting.append((inner, value))
+        except (IndexError, TypeError, ValueError) as error:
             raise not_exported(f"{where} is not an ONNX graph") from error
     if n_graphs != 1:
         raise not_exported(f"{where} holds {n_graphs} graphs")
-
-
-def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the number of each field of a message, and the start and the end of its content, or its value and 0."""
-    while at < end:
-        key, at = _number(data, at, end)
-        kind = key & 7
-        if kind == 0:
-            value, at = _number(data, at, end)
-            yield key >> 3, value, 0
-        elif kind == _LENGTH_DELIMITED:
-            size, at = _number(data, at, end)
-            if size > end - at:
-                raise ValueError("a field is longer than its message")
-            yield key >> 3, at, at + size
-            at += size
-        else:
-            at += _WIDTHS.get(kind, end)
-            yield key >> 3, 0, 0
-    if at != end:
-        raise ValueError("a message ends inside a field")
-
-
-def _number(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return a number of variable length, and the index behind it."""
-    value = shift = 0
-    while at < end and shift < 70:
-        byte = data[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-    raise ValueError("a number has no end")
 
 
 def load_engine(path: Path, facts: ExportFacts, tokenizer: Tokenizer, device: str) -> OnnxEngine:

@@ -35,7 +35,6 @@ MAX_BYTES = 1_900_000_000
 """A file of protocol buffers has at most 2 GiB."""
 Shapes = dict[str, tuple[str, ...]]
 """The dimensions of each input by name; each may have any size."""
-MODEL = "model.onnx"
 
 
 def write_onnx(
@@ -62,7 +61,7 @@ def write_onnx(
         shapes |= {"ngram_index": ("batch", "length"), "ngrams": ("words", "most")}
         yield SPELLING, spelling_json(tokenizer)
     output = "vector" if isinstance(first, TextEmbedder) else "logits"
-    yield MODEL, _graph(_OfTexts(model, scale), shapes, (output,))
+    yield "model.onnx", _graph(_OfTexts(model, scale), shapes, (output,))
 
 
 class _OfTexts(nn.Module):

@@ -7,9 +7,11 @@ of the file, so that no more memory is taken than the files have bytes.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +20,27 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.model_folder import read_shapes, read_tensors
-from glassformer.utils.safe_read import LIMITS, parse_json, read_bytes, sha256_regular
+from glassformer.utils.safe_read import LIMITS, parse_json, read_bytes
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth")
-MAX_SHARDS = 256
-_FACT = re.compile(
-    r"^(license|base_model|model_name):[ ]*(?:\n[ ]*-[ ]*)?['\"]?([\w./+-]{1,100})['\"]?[ ]*$", re.MULTILINE
-)
-_TITLE = re.compile(r"[\w./-]{1,193}")
-GENERIC_NAMES = {"model", "models", "best", "best_model", "final", "output", "out", "export", "hf", "checkpoint"}
-"""Names of folders that do not tell a model from others."""
+_FACT = re.compile(r"^(license|base_model):[ ]*(?:\n[ ]*-[ ]*)?['\"]?([\w./+-]{1,100})['\"]?[ ]*$", re.MULTILINE)
 FLOATS = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
+
+
+@dataclass(frozen=True)
+class _Module:
+    """What `modules.json` of sentence-transformers says of a module."""
+
+    type: str
+    path: str
+
+
+@dataclass(frozen=True)
+class _Index:
+    """What the index of a model in several files says: the file of each tensor."""
+
+    weight_map: dict[str, str]
 
 
 class SourceFolder:
@@ -55,17 +66,14 @@ class SourceFolder:
         return path
 
     def bytes(self, name: str, limit: str = "record") -> bytes:
-        """Return the content of a small file."""
-        path = self.file(name)
-        self.hashes[name] = sha256_regular(path, LIMITS[limit])
-        return read_bytes(path, LIMITS[limit])
+        """Return the content of a file."""
+        data = read_bytes(self.file(name), LIMITS[limit])
+        self.hashes[name] = hashlib.sha256(data).hexdigest()
+        return data
 
     def json(self, name: str, limit: str = "record") -> dict[str, Any]:
         """Return the JSON object of a file."""
-        value = parse_json(self.bytes(name, limit), self.path / name)
-        if not isinstance(value, dict):
-            raise CheckpointError(f"{self.path / name} should hold a JSON object")
-        return value
+        return parse_json(self.bytes(name, limit), self.path / name, kind=dict[str, Any])
 
     def json_if_there(self, name: str) -> dict[str, Any]:
         """Return the JSON object of a file; an empty one where there is no file."""
@@ -73,41 +81,19 @@ class SourceFolder:
 
     def modules(self, name: str) -> list[tuple[str, str]]:
         """Return the kind and the folder of each module of sentence-transformers, in the order of the file."""
-        value = parse_json(self.bytes(name), self.path / name)
-        rows = [(m.get("type"), m.get("path")) for m in value if isinstance(m, dict)] if isinstance(value, list) else []
-        if not rows or len(rows) != len(value) or not all(isinstance(one, str) for row in rows for one in row):
-            raise CheckpointError(f"{self.path / name} should list modules, each with its type and path")
-        return [(str(kind).rpartition(".")[2], str(path)) for kind, path in rows]
+        found = parse_json(self.bytes(name), self.path / name, kind=list[_Module])
+        return [(module.type.rpartition(".")[2], module.path) for module in found]
 
     def card_facts(self) -> dict[str, str]:
         """Return "license" and "base_model" of the metadata of the card, where it has them; of a list the first."""
-        return {name: value for name, value in _FACT.findall(self._card()[0]) if name != "model_name"}
-
-    def name(self) -> str:
-        """Return the name that the card's metadata give the model, or its heading where that can be a name.
-
-        Else it is that of the folder, with the one above where it is a generic one.
-        """
-        (metadata, text), path = self._card(), self.path.resolve()
-        title = next((line[2:].strip() for line in text.splitlines() if line.startswith("# ")), "")
-        stated = dict(_FACT.findall(metadata)).get("model_name", "")
-        if stated or ("-" in title and _TITLE.fullmatch(title)):
-            return stated or title
-        generic = path.name.lower() in GENERIC_NAMES or path.name.lower().startswith("checkpoint-")
-        return f"{path.parent.name}/{path.name}" if generic and path.parent.name else path.name
-
-    def _card(self) -> tuple[str, str]:
-        """Return the metadata of the card and its text, both empty where there is none."""
         card = self.bytes("README.md", "text").decode("utf-8", "replace") if self.has("README.md") else ""
         card = card.replace("\r\n", "\n")
-        if card[:3] != "---":
-            return "", card
-        metadata, _, text = card.partition("---\n")[2].partition("\n---")
-        return metadata, text
+        return dict(_FACT.findall(card.split("\n---", 1)[0])) if card.startswith("---\n") else {}
 
-    def tensors(self) -> SourceTensors:
-        """Read all weights, each of which is to be taken; raise CheckpointError as `weights` does."""
-        return SourceTensors(self.weights(), self.path)
+    @property
+    def name(self) -> str:
+        """Return the name of the folder."""
+        return self.path.resolve().name
 
     def weights(self) -> dict[str, Tensor]:
         """Read all weights by name.
@@ -117,12 +103,10 @@ class SourceFolder:
         """
         found: dict[str, Tensor] = {}
         for name in self._weight_files():
-            path = self.file(name)
-            read_shapes(path)  # a header that describes other than the bytes of the file is refused before memory
-            self.hashes[name] = sha256_regular(path)
-            for tensor_name, tensor in read_tensors(read_bytes(path, LIMITS["weights"]), path).items():
+            read_shapes(self.file(name))  # a header that describes other than the bytes of the file is refused first
+            for tensor_name, tensor in read_tensors(self.bytes(name, "weights"), self.path / name).items():
                 if tensor_name in found:
-                    raise CheckpointError(f"{path}: the tensor {tensor_name[:80]} is in another file, too")
+                    raise CheckpointError(f"{self.path / name}: the tensor {tensor_name[:80]} is in another file, too")
                 found[tensor_name] = tensor
         return found
 
@@ -134,14 +118,10 @@ class SourceFolder:
                 hint = "where you trust it, load it with transformers, whose save_pretrained writes safetensors"
                 raise CheckpointError(f"{self.path / pickle} is a pickle, which can run code and is never read", hint)
             raise CheckpointError(f"{self.path} holds no {WEIGHTS}", "give the folder that save_pretrained wrote")
-        places = self.json(INDEX).get("weight_map")
-        if not isinstance(places, dict) or not places or not all(isinstance(name, str) for name in places.values()):
-            raise CheckpointError(f"{self.path / INDEX} should name the file of each tensor")
+        places = parse_json(self.bytes(INDEX), self.path / INDEX, kind=_Index).weight_map
         names = sorted({*places.values()})
         if odd := next((n for n in names if Path(n).name != n or not n.endswith(".safetensors")), None):
             raise CheckpointError(f"{self.path / INDEX} names {odd[:80]!r}, which is no file of the same folder")
-        if len(names) > MAX_SHARDS:
-            raise CheckpointError(f"{self.path / INDEX} names {len(names):,} files, more than {MAX_SHARDS}")
         return names
 
 
@@ -155,47 +135,30 @@ class SourceTensors:
 
     def __init__(self, tensors: Mapping[str, Tensor], where: object) -> None:
         self._rest, self._where = dict(tensors), where
-        self.left_out: list[str] = []
 
     def __contains__(self, name: str) -> bool:
         return name in self._rest
 
-    @property
-    def names(self) -> list[str]:
-        """Return the names that were neither taken nor left out."""
-        return sorted(self._rest)
+    def __len__(self) -> int:
+        return len(self._rest)
 
-    def take(self, name: str, shape: Iterable[int] | None = None) -> Tensor:
+    def take(self, name: str) -> Tensor:
         """Return a tensor in float32.
 
         Raises:
-            CheckpointError: it is missing, was taken before, has another shape, or no floating-point numbers.
+            CheckpointError: it is missing, was taken before, or has no floating-point numbers.
         """
         if name not in self._rest:
             raise CheckpointError(f"{self._where} lacks the tensor {name[:80]}", "use another copy of the model")
         tensor = self._rest.pop(name)
-        if shape is not None and tuple(tensor.shape) != tuple(shape):
-            expected = tuple(shape)
-            message = f"{self._where}: the tensor {name} should have shape {expected}, not {tuple(tensor.shape)}"
-            raise CheckpointError(message)
         if tensor.dtype not in FLOATS:
             kind = str(tensor.dtype).removeprefix("torch.")
-            raise CheckpointError(
-                f"{self._where}: the tensor {name} has numbers of the type {kind}", "use float weights"
-            )
+            raise CheckpointError(f"{self._where}: the tensor {name} has numbers of the type {kind}, and no floats")
         return tensor.float()
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a tensor, which is not taken."""
-        return tuple(self._rest[name].shape) or (0,)
-
-    def leave_out(self, *starts: str) -> list[str]:
-        """Leave out the tensors whose names begin with one of the starts; return their names."""
-        names = [name for name in self.names if name.startswith(starts)]
-        for name in names:
-            del self._rest[name]
-        self.left_out += names
-        return names
+    def leave_out(self, name: str) -> None:
+        """Leave out a tensor, where it is there."""
+        self._rest.pop(name, None)
 
     def rename(self, old: str, new: str) -> None:
         """Replace a part of all names."""
@@ -212,8 +175,8 @@ class SourceTensors:
             CheckpointError: it is named.
         """
         if self._rest:
-            n, name = len(self._rest), min(self._rest)
+            name = min(self._rest)
+            more = f" and {n} more tensors" if (n := len(self._rest) - 1) else ""
             size = math.prod(self._rest[name].shape)
-            more = f" and {n - 1} more tensors" if n > 1 else ""
             message = f"{self._where} holds the tensor {name[:80]} of {size:,} numbers{more}, which no part here has"
             raise CheckpointError(message, "it is a model of another kind than its config.json says")

@@ -282,7 +282,7 @@ class Origin:
     Attributes:
         library: whose format it was: "transformers", "ctranslate2".
         family: the kind of model there.
-        name: the name of the folder, or that of its card.
+        name: the name of the folder.
         files: SHA-256 of each file that was read, by name.
         license: the identifier of its licence; empty where its card states none.
         base_model: the model that it was made from, as its card says; empty where it says none.

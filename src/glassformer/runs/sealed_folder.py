@@ -23,8 +23,8 @@ from glassformer.utils.safe_read import LIMITS
 MANIFEST = "manifest.json"
 Files = Mapping[str, Iterable[bytes | memoryview]]
 """Names and contents, the latter in pieces so that nothing is copied whole."""
-Name = Annotated[str, Meta(pattern=r"^(1_Pooling/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\Z")]
-"""Of a file in the folder; only sentence-transformers has a folder inside."""
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\Z")]
+"""Of a file in the folder."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,19 @@ def write_sealed_folder(folder: Path, kind: str, files: Files) -> None:
         ResourceError: the disk is full, or cannot be written; nothing is left behind.
     """
     with write_folder_atomically(folder) as temporary:
-        sealed = dict[str, SealedFile]()
-        for name, chunks in files.items():
-            path = temporary / name
-            path.parent.mkdir(exist_ok=True)
-            sha256 = write_durably(path, chunks)
-            sealed[name] = SealedFile(path.stat().st_size, sha256)
-        write_durably(temporary / MANIFEST, [Manifest(kind, sealed).written()])
+        seal(temporary, kind, write_files(temporary, files))
         remove_folder(folder)
+
+
+def write_files(folder: Path, files: Files) -> dict[Name, SealedFile]:
+    """Write files into a folder that is in no place yet; return what a manifest says of them."""
+    sums = {name: write_durably(folder / name, chunks) for name, chunks in files.items()}
+    return {name: SealedFile((folder / name).stat().st_size, sha256) for name, sha256 in sums.items()}
+
+
+def seal(folder: Path, kind: str, files: dict[Name, SealedFile]) -> None:
+    """Write the manifest of the files of a folder."""
+    write_durably(folder / MANIFEST, [Manifest(kind, files).written()])
 
 
 def read_manifest(folder: Path, kind: str, names: Collection[str] = ()) -> dict[Name, SealedFile]:
