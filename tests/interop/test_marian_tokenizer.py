@@ -134,6 +134,8 @@ FILES: list[tuple[Any, str]] = [
     (spm.model(pieces(SOURCE), normalizer={3: 0}), "add_dummy_prefix 0"),
     (spm.model(pieces(SOURCE)) + spm.field(5, spm.field(2, b"table")), "denormalizer_spec"),
     (spm.model(pieces(SOURCE)) + spm.field(1, 7), "not a readable model"),
+    (spm.model(pieces(SOURCE)) + spm.field(1, spm.field(1, 1 << 40)), "not a readable model"),
+    (spm.model(pieces(SOURCE)) + spm.field(3, spm.field(2, 1 << 40)), "not a readable model"),  # no memory of that size
 ]
 
 
