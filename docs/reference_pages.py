@@ -65,10 +65,7 @@ def recipes() -> str:
 
 def steps() -> str:
     """Return the page of the steps that an explanation records: operations, kinds of steps, axes."""
-    rows = []
-    for name, site in SITES.items():
-        axes = ", ".join(site.axes)
-        rows.append((f"`{name}`", site.op, " ".join(f"`{step}`" for step in site.inputs), axes))
+    rows = [(f"`{name}`", site.op, ", ".join(site.axes)) for name, site in SITES.items()]
     operations = [
         (
             f"`{name}`",
@@ -87,7 +84,7 @@ def steps() -> str:
                 "An id such as `decoder.1.cross.weights` names stack, layer (from 0), block and step. The last word is "
                 "one of the kinds below; what follows a colon is a variant of one kind.",
                 "## Kinds of steps",
-                table(("step", "operation", "inputs", "axes"), rows),
+                table(("step", "operation", "axes"), rows),
                 "## Operations",
                 "`WORDS` in `nn/operations.py` says what each function is.",
                 table(("operation", "takes", "gives", "where", "gradients"), operations),

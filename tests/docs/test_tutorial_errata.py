@@ -26,6 +26,7 @@ from glassformer.models.translator import BASE
 from glassformer.nn.attention import Mask, MultiHeadAttention, attention, causal_mask
 from glassformer.nn.embeddings import SinusoidalPositions, TokenEmbedding, sinusoidal
 from glassformer.nn.layers import FeedForward, Layer, LayerNorm, Residual, RMSNorm, activate
+from glassformer.nn.steps import report_to
 
 BOS, EOS, PAD = 2, 3, 0
 
@@ -38,9 +39,12 @@ def seeded() -> None:
 class Seen(dict[str, Tensor]):
     """A tap: the steps of one attention by name."""
 
-    def __call__(self, name: str, tensor: Tensor) -> Tensor:
+    def __call__(self, name: str, tensor: Tensor, *_: object, **__: object) -> Tensor:
         self[name] = tensor
         return tensor
+
+    def listen(self, _: nn.Module, name: str, tensor: Tensor, *__: object) -> Tensor:
+        return self(name, tensor)
 
 
 def one_head(x: Tensor) -> Tensor:
@@ -102,7 +106,8 @@ def test_source_1_block_is_post_norm() -> None:
 def test_source_1_error_scale_is_of_a_head(n_heads: int) -> None:
     """Wrong there: the scale divides by √k of the whole embedding, not of a head."""
     m, x, seen = MultiHeadAttention(8, n_heads), torch.randn(1, 5, 8), Seen()
-    m(x, tap=seen)
+    with report_to(seen.listen):
+        m(x)
     q, k = (p(x).unflatten(-1, (n_heads, -1)).transpose(1, 2) for p in (m.q_proj, m.k_proj))
     torch.testing.assert_close(seen["scores"], q @ k.mT / math.sqrt(8 / n_heads))
 
@@ -360,7 +365,8 @@ def test_source_4_error_the_scale_is_wrong_for_narrow_heads_only(d_head: int, ri
     condition; in its own wide heads a head is k wide, so there √k is the scale of a head.
     """
     m, x, seen = MultiHeadAttention(8, 4, d_head), torch.randn(1, 5, 8), Seen()
-    m(x, tap=seen)
+    with report_to(seen.listen):
+        m(x)
     torch.testing.assert_close(seen["scores"], seen["products"] / math.sqrt(d_head))
     assert torch.allclose(seen["scores"], seen["products"] / math.sqrt(8)) == right
 

@@ -93,7 +93,7 @@ def test_source_lines_of_ngram_steps(run: Run) -> None:
     records = run.explain("card").records
     marked = {id: record.source.marked for id, record in records.items() if record.source}
     assert "embedding_bag" in marked["embedding.ngrams"] and "+ added" in marked["embedding.with_ngrams"]
-    assert "ngrams_of(" in marked["embedding.ngram_ids"] and "amplitude" in marked["embedding.positions"]
+    assert "ngrams_of(" in marked["embedding.ngram_ids"] and "angle.sin()" in marked["embedding.positions"]
 
 
 def test_trace_only_keeps_ngram_steps(run: Run) -> None:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from glassformer.errors import UsageError
 from glassformer.explain import Trace, trace
-from glassformer.explain.capture.sites import SITES
 from glassformer.nn.attention import MultiHeadAttention, Tap
 
 
@@ -35,8 +34,8 @@ def tapped(model: nn.Module, args: tuple[Tensor, ...], tap: Tap) -> tuple[Trace,
 
 
 def on_the_way(t: Trace) -> list[str]:
-    """The ids of the steps that the table says an edit could act on."""
-    return [id for id in t if SITES[t[id].site].editable]
+    """The ids of the steps that an edit could act on, and of masks."""
+    return [id for id in t if t[id].editable or t[id].op == "mask"]
 
 
 families = pytest.mark.parametrize("family", ["classifier", "translator", "language model"])

@@ -16,7 +16,7 @@ from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
 from glassformer.explain import trace
 from glassformer.models import LanguageModel, TextClassifier
-from glassformer.nn.attention import MultiHeadAttention, attention
+from glassformer.nn.attention import attention
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.5)
 N_STEPS = 47
@@ -75,7 +75,7 @@ def test_a_failing_forward_leaves_what_was_computed() -> None:
     model = language_model()
     with pytest.raises(IndexError), trace(model) as t:
         model(torch.full((1, 3), 99))  # no such token
-    assert len(t) == 0 and n_hooks(model) == 0
+    assert list(t) == ["embedding.ids"] and n_hooks(model) == 0
     with trace(model) as t:
         model(ids(3))
     assert len(t) == N_STEPS
@@ -154,22 +154,6 @@ def test_calls_of_other_threads_compute_what_they_do_untraced() -> None:
             other.start()
             other.join()
     assert torch.equal(found[0], plain)
-
-
-def test_a_tap_of_ones_own_is_kept_and_what_it_answers_is_recorded() -> None:
-    m, x = MultiHeadAttention(8, 2), torch.randn(1, 4, 8)
-
-    def swap_heads(site: str, tensor: Tensor) -> Tensor:
-        return tensor.flip(1) if site == "weights" else tensor
-
-    with torch.no_grad():
-        plain = m(x, tap=swap_heads)
-        with trace(m) as t:
-            traced = m(x, tap=swap_heads)
-        with trace(m) as untouched:
-            m(x)
-    assert torch.equal(traced, plain) and torch.equal(t["out"].value, plain[0])
-    assert torch.equal(t["weights"].value, untouched["weights"].value.flip(0))
 
 
 def test_many_threads_trace_one_model_at_once() -> None:

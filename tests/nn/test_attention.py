@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 import glassformer.nn.attention as MODULE
 from glassformer.nn.attention import Mask, attention, causal_mask, fused_attention
+from glassformer.nn.steps import report_to
 from glassformer.utils.device import Computing, tuned
 
 
@@ -80,7 +81,8 @@ def test_fused_attention_calls_the_kernel_as_the_process_says_and_never_for_a_st
         assert (fused(*qkv()) == 0).all()
         assert kernel.call_count == 1
         assert (explicit(*qkv()) != 0).all()
-        m(x, tap=lambda site, tensor: tensor)
+        with report_to(lambda module, name, tensor, *_: tensor):
+            m(x)
         fused_attention(*qkv(q=1))
         with tuned(torch.device("cpu"), Computing(attention="explicit")):
             fused_attention(*qkv(q=16, k=256))
@@ -89,7 +91,7 @@ def test_fused_attention_calls_the_kernel_as_the_process_says_and_never_for_a_st
         with tuned(torch.device("cpu"), Computing(attention="fused")):
             fused_attention(*qkv(q=16, k=256))
         assert kernel.call_count == 2
-        attention(*qkv(q=16, k=256), tap=lambda site, tensor: tensor)
+        attention(*qkv(q=16, k=256), tap=lambda site, tensor, *_, **__: tensor)
         attention(*qkv(q=16, k=256))
         assert kernel.call_count == 2
 
@@ -184,7 +186,7 @@ def test_attention_tap_sees_every_step_and_changes_nothing() -> None:
     q, k, v = qkv()
     seen: list[tuple[str, Tensor]] = []
 
-    def tap(name: str, tensor: Tensor) -> Tensor:
+    def tap(name: str, tensor: Tensor, *_: object, **__: object) -> Tensor:
         seen.append((name, tensor.clone()))
         return tensor
 
@@ -206,7 +208,7 @@ def test_attention_tap_sees_every_step_and_changes_nothing() -> None:
 
 
 def test_attention_tap_that_fails_leaves_nothing() -> None:
-    def tap(name: str, tensor: Tensor) -> Tensor:
+    def tap(name: str, tensor: Tensor, *_: object, **__: object) -> Tensor:
         raise KeyError(name)
 
     with pytest.raises(KeyError, match="q"):
@@ -221,7 +223,7 @@ def test_attention_uses_what_the_tap_returns(site: str) -> None:
     kept = {name: tensor.clone() for name, tensor in given.items()}
     other = torch.rand(1, 1, 5, 7) < 0.5 if site == "mask" else None
 
-    def tap(name: str, tensor: Tensor) -> Tensor:
+    def tap(name: str, tensor: Tensor, *_: object, **__: object) -> Tensor:
         if name == site:
             return tensor * 0.5 + 1 if other is None else other
         return tensor

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from glassformer.nn.attention import Mask, MultiHeadAttention
 from glassformer.nn.cache import KVCache
 from glassformer.nn.embeddings import Rotation
+from glassformer.nn.steps import report_to
 
 
 def heads_by_hand(x: Tensor, memory: Tensor, m: MultiHeadAttention) -> Tensor:
@@ -57,7 +58,8 @@ def test_parity_with_torch_multihead_attention(bias: bool, masked: str) -> None:
     expected, weights = theirs(x, x, x, key_padding_mask=~padding, attn_mask=~future, average_attn_weights=False)
     torch.testing.assert_close(ours(x, mask=mask), expected, atol=1e-5, rtol=1e-5)
     seen = {}
-    ours(x, mask=mask, tap=lambda name, tensor: seen.setdefault(name, tensor))
+    with report_to(lambda _, name, tensor, *__: seen.setdefault(name, tensor)):
+        ours(x, mask=mask)
     torch.testing.assert_close(seen["weights"], weights, atol=1e-6, rtol=0)
 
 

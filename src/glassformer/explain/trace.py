@@ -9,8 +9,7 @@ A tap receives the tensor of every step and returns the tensor to use instead (a
     with trace(model, tap=lambda id, x: x * 0 if id == "decoder.1.cross.out" else x) as t:
         model(src, tgt_in)
 
-The model is not changed: hooks and evaluation mode end with the block. `capture/attach.py` defines the ids of the
-steps.
+The model is not changed: hooks and evaluation mode end with the block. `capture/tape.py` defines the ids of the steps.
 """
 
 from __future__ import annotations
@@ -18,20 +17,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from fnmatch import fnmatchcase
 
 import torch
 from torch import nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.attach import attach
 from glassformer.explain.capture.exact_inference import exact_forward, exact_inference
-from glassformer.explain.capture.hooks import ModuleHooks, fused_context
+from glassformer.explain.capture.hooks import replace_outputs
 from glassformer.explain.capture.tape import Check, Step, Tape, UnknownRecord
-from glassformer.nn.attention import MultiHeadAttention, Tap
-
-_tracing: ContextVar[bool] = ContextVar("tracing", default=False)
+from glassformer.nn.attention import Tap
+from glassformer.nn.steps import is_reporting, report_to, step
 
 
 class Trace(Mapping[str, Step]):
@@ -105,15 +101,8 @@ class Trace(Mapping[str, Step]):
                 f"a tap replaced {self.edited[0]!r}, which the fused kernel cannot do", "check a trace without a tap"
             )
         args, kwargs = self._tape.call
-        hooks = ModuleHooks(self._tape)
-        try:
-            for module in self.model.modules():
-                if isinstance(module, MultiHeadAttention):
-                    hooks.set_tap(module, fused_context)
-            with torch.no_grad():
-                fused = exact_forward(self.model, *args, **kwargs)
-        finally:
-            hooks.remove()
+        with report_to(None), torch.no_grad():
+            fused = exact_forward(self.model, *args, **kwargs)
         value = float((fused - self._tape.output).abs().max()) if fused.numel() else 0.0
         unit = max(1e-4, 8 * torch.finfo(fused.dtype).eps)
         tolerance = unit * max(1.0, float(fused.abs().max()) if fused.numel() else 0.0)
@@ -153,22 +142,20 @@ def trace(
         UsageError: another trace is open in this thread; the tap returned no tensor of the same shape, type and device;
             or, at the end of the block, a wildcard matched none of the steps.
     """
-    if _tracing.get():
+    if is_reporting():
         raise UsageError("a trace is already open in this thread", "close it before opening another")
     # Without the wrapper of torch.compile.
     inner = getattr(model, "_orig_mod", model)
     modules = list(inner.named_modules(remove_duplicate=False))
-    tape = Tape(modules, [only] if isinstance(only, str) else only, tap)
-    recorded = Trace(inner, tape)
-    hooks = ModuleHooks(tape)
-    token = _tracing.set(True)
-    try:
-        attach(modules, hooks, names)
-        with exact_inference(inner):
-            yield recorded
-    finally:
-        _tracing.reset(token)
-        hooks.remove()
+    tape = Tape(modules, [only] if isinstance(only, str) else only, tap, names)
+    linear = [module for _, module in modules if isinstance(module, nn.Linear)]
+    with (
+        report_to(tape.listen),
+        replace_outputs(linear, lambda module, x, named, y: step(module, "", y, *x, *named.values())),
+        replace_outputs([inner], tape.end_call),
+        exact_inference(inner),
+    ):
+        yield Trace(inner, tape)
     if missed := tape.unmatched():
         hint = nearest(missed[0], [*tape.computed])
         raise UsageError(f"only={missed[0]!r} matches no step that was computed", hint)

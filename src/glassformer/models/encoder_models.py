@@ -18,6 +18,7 @@ from glassformer.models.ensemble import members_of
 from glassformer.nn.attention import Mask
 from glassformer.nn.embeddings import positions_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding, SegmentEmbedding
+from glassformer.nn.steps import step
 
 Ids: TypeAlias = Int[Tensor, "B S"]
 """Token ids."""
@@ -142,20 +143,25 @@ class TextClassifier(TextEncoder):
 
         Arguments as in `TextEncoder.encode`.
         """
-        x = self.encode(ids, padding_mask, ngram_batch)
-        x = pool(x, self.pooled_tokens(ids, padding_mask), self.config.pooling)
-        logits = self.head(x if self.pooler is None else self.pooler(x))
+        x, real = self.encode(ids, padding_mask, ngram_batch), self.pooled_tokens(ids, padding_mask)
+        how = self.config.pooling
+        x = step(self, "pooled", pool(x, real, how), x, real, how=how, token=self.token)
+        if self.pooler is not None:
+            x = step(self, "pooler_hidden", self.pooler(x), "pooler", op=self.pooler.activation)
+        logits = self.head(x)
         if self.several:
             logits = logits[:, :, None]  # (B, C, 1): each class is a classifier of two
-        if self.several or self.n_classes == 2:
-            logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
+            return torch.cat([torch.zeros_like(logits), logits], dim=-1)
+        if self.n_classes == 2:
+            return step(self, "logits", torch.cat([torch.zeros_like(logits), logits], dim=-1), logits, op="pin_zero")
         return logits
 
     def pooled_tokens(self, ids: Ids, padding_mask: Real) -> Real:
         """Return which tokens are pooled: all real ones, or the one whose vector is looked at (`TokenClassifier`)."""
         if self.token is None:
             return padding_mask
-        return (torch.arange(ids.shape[1], device=ids.device) == self.token).expand(ids.shape)
+        of_word = (torch.arange(ids.shape[1], device=ids.device) == self.token).repeat(len(ids), 1)
+        return step(self, "mask", of_word, kind="word")
 
     def of_pairs(self, separator: Sequence[int]) -> TextClassifier:
         """Return the model, which gives the second text of a pair its own segment, where it has segments.
@@ -214,7 +220,8 @@ class TextEmbedder(TextEncoder):
         self, ids: Ids, padding_mask: Real = None, ngram_batch: NgramBatch | None = None
     ) -> Float[Tensor, "B P"]:
         """Return vectors (B, P) of texts (B, S)."""
-        return pool(self.encode(ids, padding_mask, ngram_batch), padding_mask, self.config.pooling)
+        x, how = self.encode(ids, padding_mask, ngram_batch), self.config.pooling
+        return step(self, "pooled", pool(x, padding_mask, how), x, padding_mask, how=how)
 
 
 class MaskedLanguageModel(TextEncoder):
@@ -246,6 +253,7 @@ class MaskedLanguageModel(TextEncoder):
         """
         x = self.encode(ids, padding_mask, ngram_batch)
         x = x if selected is None else x[selected]  # (N, D)
-        x = self.mlm_norm(F.gelu(self.mlm_transform(x)))
-        weight = self.embedding.weight if self.output is None else self.output.weight
-        return F.linear(x, weight, self.output_bias)
+        x = self.mlm_transform(x)
+        x = self.mlm_norm(step(self, "mlm_hidden", F.gelu(x), x))
+        weight, bias = (self.embedding if self.output is None else self.output).weight, self.output_bias
+        return step(self, "logits", F.linear(x, weight, bias), x, weight=weight, bias=bias)

@@ -12,6 +12,7 @@ from glassformer.nn.attention import Mask
 from glassformer.nn.cache import DecoderCache
 from glassformer.nn.embeddings import positions_of
 from glassformer.nn.ngram_embeddings import HashedNgramEmbedding
+from glassformer.nn.steps import step
 
 
 class LanguageModel(nn.Module):
@@ -38,7 +39,8 @@ class LanguageModel(nn.Module):
     def forward(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T V"]:
         """Return logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
         x = self.hidden_states(ids, cache)
-        return F.linear(x, self.embedding.weight) if self.output is None else self.output(x)
+        weight = (self.embedding if self.output is None else self.output).weight
+        return step(self, "logits", F.linear(x, weight), x, weight=weight)
 
     def hidden_states(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T D"]:
         """Return the final hidden states, which `forward` projects to the vocabulary."""

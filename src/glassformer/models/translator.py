@@ -15,6 +15,7 @@ from glassformer.models.build import initialise, make_embedding, make_rotation, 
 from glassformer.nn.attention import Mask
 from glassformer.nn.cache import DecoderCache
 from glassformer.nn.embeddings import positions_of
+from glassformer.nn.steps import step
 
 BASE = ModelConfig(
     n_layers=6,
@@ -105,8 +106,9 @@ class Translator(nn.Module):
             memory=memory,
             memory_mask=Mask.of(padding_mask=src_padding_mask),
         )
-        logits = F.linear(x, self.tgt_embedding.weight) if self.output is None else self.output(x)
-        return logits if self.output_bias is None else logits + self.output_bias
+        weight, bias = (self.tgt_embedding if self.output is None else self.output).weight, self.output_bias
+        logits = F.linear(x, weight) if bias is None else F.linear(x, weight) + bias
+        return step(self, "logits", logits, x, weight=weight, bias=bias)
 
     def new_cache(self) -> DecoderCache:
         """Return an empty cache for `decode`."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -19,6 +20,7 @@ from torch.nn import functional as F
 
 from glassformer.nn.cache import KVCache
 from glassformer.nn.embeddings import Rotation
+from glassformer.nn.steps import is_reporting, step
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,9 @@ def zero_fully_masked(x: Float[Tensor, "B H Q n"], mask: Tensor | None) -> Float
     return x if mask is None else torch.where(mask.any(dim=-1, keepdim=True), x, 0.0)
 
 
-Tap = Callable[[str, Tensor], Tensor]
-"""Called with the name of a step and its tensor; the tensor that it returns is used from there on."""
+Tap = Callable[..., Tensor]
+"""Called with the name of a step, its tensor, what it was computed from, and constants, as `step`; the tensor that it
+returns is used from there on."""
 
 
 def attention(
@@ -101,7 +104,7 @@ def attention(
     mask: Bool[Tensor, "#B #H #Q #K"] | None = None,
     *,
     scale: float | None = None,
-    tap: Tap = lambda _, tensor: tensor,
+    tap: Tap = lambda _, tensor, *inputs, **constants: tensor,
 ) -> tuple[Float[Tensor, "B H Q Ev"], Float[Tensor, "B H Q K"]]:
     """Return the context softmax(q kᵀ · scale) v and the softmax, the attention weights (Vaswani et al. 2017, 3.2.1).
 
@@ -115,11 +118,11 @@ def attention(
     """
     scale = float(q.shape[-1] ** -0.5) if scale is None else scale
     q, k, v = tap("q", q), tap("k", k), tap("v", v)
-    products = tap("products", q @ k.transpose(-2, -1))
-    scores = tap("scores", products * scale)
-    mask = None if mask is None else tap("mask", mask)
-    weights = tap("weights", zero_fully_masked(mask_scores(scores, mask).softmax(dim=-1), mask))
-    return tap("context", weights.to(v.dtype) @ v), weights  # under autocast a softmax is fp32
+    products = tap("products", q @ k.transpose(-2, -1), q, k)
+    scores = tap("scores", products * scale, products, factor=scale)
+    mask = None if mask is None else tap("mask", mask, scores)
+    weights = tap("weights", zero_fully_masked(mask_scores(scores, mask).softmax(dim=-1), mask), scores, mask)
+    return tap("context", weights.to(v.dtype) @ v, weights, v), weights  # under autocast a softmax is fp32
 
 
 def fused_attention(
@@ -175,7 +178,6 @@ class MultiHeadAttention(nn.Module):
         *,
         rotation: Rotation | None = None,
         cache: KVCache | None = None,
-        tap: Tap | None = None,
     ) -> Float[Tensor, "B Q D"]:
         """Attend from x to `memory`, or to x itself.
 
@@ -185,25 +187,49 @@ class MultiHeadAttention(nn.Module):
             mask: keys that each query may attend to.
             rotation: rotary positions of x (self attention).
             cache: self attention appends to it; cross attention fills it in its first call and then only reads it.
-            tap: see `attention`; an argument of the call, since threads may share the module.
         """
-        q = self._split_heads(self.q_proj(x))
+        q = self._heads("q", self.q_proj(x), rotation)
         if memory is not None and cache is not None and cache.length:
             k, v = cache.keys, cache.values
         else:
             source = x if memory is None else memory
-            k, v = self._split_heads(self.k_proj(source)), self._split_heads(self.v_proj(source))
-            k = k if rotation is None else rotation.rotate(k)
+            k, v = self._heads("k", self.k_proj(source), rotation), self._split_heads(self.v_proj(source))
             k, v = (k, v) if cache is None else cache.append(k, v)
-        q = q if rotation is None else rotation.rotate(q)
-        if tap is None:
-            context = fused_attention(q, k, v, mask)
-        else:
+        if is_reporting():
+            tap = partial(self._report, x if memory is None else memory, mask, rotation)
             context, _ = attention(q, k, v, mask and mask.allowed, tap=tap)
+        else:
+            context = fused_attention(q, k, v, mask)
         return self.o_proj(self._combine_heads(context))
+
+    def _heads(self, letter: str, x: Float[Tensor, "B L HE"], rotation: Rotation | None) -> Float[Tensor, "B H L E"]:
+        heads = self._split_heads(x)
+        return heads if rotation is None else rotation.rotate(step(self, f"{letter}_heads", heads, x))
+
+    def _report(
+        self,
+        source: Tensor,
+        mask: Mask | None,
+        rotation: Rotation | None,
+        name: str,
+        x: Tensor,
+        *inputs: Tensor | None,
+        **constants: Any,
+    ) -> Tensor:
+        """Report a step of `attention`: its queries and keys are heads of a projection, or these rotated.
+
+        Keys and values may be from a cache: their tokens are those of `source`.
+        """
+        if name in ("q", "k") and rotation is not None:
+            return step(self, name, x, f"{name}_heads", op="rotate", base=rotation.base)
+        if name in ("q", "k", "v"):
+            return step(self, name, x, f"{name}_proj", source)
+        if name == "mask":
+            constants["kind"] = "causal" if mask and mask.is_causal else "given" if x.shape[-2] > 1 else "padding"
+        return step(self, name, x, *inputs, **constants)
 
     def _split_heads(self, x: Float[Tensor, "B L HE"]) -> Float[Tensor, "B H L E"]:
         return x.unflatten(-1, (self.n_heads, self.d_head)).transpose(1, 2)
 
     def _combine_heads(self, x: Float[Tensor, "B H L E"]) -> Float[Tensor, "B L HE"]:
-        return x.transpose(1, 2).flatten(-2)
+        return step(self, "concat", x.transpose(1, 2).flatten(-2), x)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from glassformer.nn.cache import DecoderCache
 from glassformer.nn.dropout import Dropout
+from glassformer.nn.steps import step
 
 
 def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -> Int[Tensor, "1 L"]:
@@ -53,7 +54,8 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", sinusoidal(max_len, d_model) * amplitude, persistent=False)
 
     def forward(self, positions: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
-        return self.table[positions]
+        x, of = self.table[positions], {"scheme": "sinusoidal", "amplitude": self.amplitude}
+        return step(self, "positions", x, positions, **of)
 
 
 class LearnedPositions(nn.Module):
@@ -65,7 +67,7 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, positions: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
-        return self.weight[positions]
+        return step(self, "positions", self.weight[positions], positions, scheme="learned")
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,13 @@ class TokenEmbedding(nn.Module):
         self, ids: Int[Tensor, "B L"], positions: Int[Tensor, "#B L"], *more: Float[Tensor, "B L D"]
     ) -> Float[Tensor, "B L D"]:
         """Return the sum of token embeddings, positions and further embeddings (`more`), such as n-grams."""
-        x = nn.functional.embedding(ids, self.weight) * self.scale
+        ids = step(self, "ids", ids)
+        x = step(self, "rows", nn.functional.embedding(ids, self.weight), ids)
+        if self.scale != 1:
+            x = step(self, "scaled", x * self.scale, x, factor=self.scale)
         for added in more:
-            x = x + added
-        x = x if self.positions is None else x + self.positions(positions)
+            x = step(self, "with", x + added, x, added)
+        if self.positions is not None:
+            at = self.positions(positions)
+            x = step(self, "sum", x + at, x, at)
         return self.dropout(x if self.norm is None else self.norm(x))

@@ -17,6 +17,7 @@ from glassformer.nn.attention import Mask, MultiHeadAttention
 from glassformer.nn.cache import DecoderCache, LayerCache
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embeddings import Rotation
+from glassformer.nn.steps import step
 
 
 class LayerNorm(nn.Module):
@@ -28,7 +29,8 @@ class LayerNorm(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.ones(d_model)), nn.Parameter(torch.zeros(d_model))
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        y = F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+        return step(self, "norm", y, x, op="layer_norm", eps=self.eps)
 
 
 class RMSNorm(nn.Module):
@@ -41,7 +43,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
         mean_square = x.float().square().mean(dim=-1, keepdim=True)
-        return (x * torch.rsqrt(mean_square + self.eps)).to(x.dtype) * self.weight.to(x.dtype)
+        y = (x * torch.rsqrt(mean_square + self.eps)).to(x.dtype) * self.weight.to(x.dtype)
+        return step(self, "norm", y, x, op="rms_norm", eps=self.eps)
 
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"]
@@ -77,7 +80,9 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
-        return self.down_proj(activate(self.activation, self.up_proj(x)))
+        y = self.up_proj(x)
+        op = self.activation.replace("-", "_")
+        return self.down_proj(step(self, "hidden", activate(self.activation, y), y, op=op))
 
 
 class SwiGLU(nn.Module):
@@ -93,7 +98,8 @@ class SwiGLU(nn.Module):
         self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "... D"]) -> Float[Tensor, "... D"]:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate, y = self.gate_proj(x), self.up_proj(x)
+        return self.down_proj(step(self, "hidden", F.silu(gate) * y, gate, y, op="swiglu"))
 
 
 class Residual(nn.Module):
@@ -109,8 +115,10 @@ class Residual(nn.Module):
 
     def forward(self, x: Float[Tensor, "B L D"], sublayer: Callable[[Tensor], Tensor]) -> Float[Tensor, "B L D"]:
         if self.pre_norm:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+            y = sublayer(self.norm(x))
+            return step(self, "residual", x + self.dropout(y), x, y)
+        y = sublayer(x)
+        return self.norm(step(self, "residual", x + self.dropout(y), x, y))
 
 
 class Layer(nn.Module):

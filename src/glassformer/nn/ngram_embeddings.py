@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.nn.dropout import Dropout
+from glassformer.nn.steps import is_reporting, step
 
 MULTIPLIER = 6364136223846793005
 """Of a linear congruential generator modulo 2⁶⁴ (Knuth, "The Art of Computer Programming", 3.3.4)."""
@@ -40,6 +41,7 @@ class NgramEmbedding(nn.Module):
     """
 
     mode = "mean"
+    kind: str | None = None
 
     def __init__(self, n_ngrams: int, d_model: int, std: float) -> None:
         super().__init__()
@@ -49,7 +51,11 @@ class NgramEmbedding(nn.Module):
     def forward(self, batch: NgramBatch) -> Float[Tensor, "B S D"]:
         """Return a vector per token; zeros where it has no n-grams."""
         vectors = F.embedding_bag(batch.ngrams, self.weight, mode=self.mode, padding_idx=0)  # (U, D)
-        return F.embedding(batch.index, vectors)
+        x = F.embedding(batch.index, vectors)
+        if not is_reporting():
+            return x
+        ids = step(self, "ngram_ids", batch.ngrams[batch.index], kind=self.kind)  # (B, S, G)
+        return step(self, "ngrams", x, ids, how=self.mode)
 
 
 class BigramEmbedding(nn.Module):
@@ -81,7 +87,8 @@ class BigramEmbedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
         """Return a vector per token; zeros where its pair is not listed."""
-        return F.embedding(self.lookup_ids(ids), self.weight, padding_idx=0)
+        rows = step(self, "bigram_ids", self.lookup_ids(ids))
+        return step(self, "bigrams", F.embedding(rows, self.weight, padding_idx=0), rows)
 
 
 class HashedNgramEmbedding(NgramEmbedding):
@@ -99,7 +106,7 @@ class HashedNgramEmbedding(NgramEmbedding):
         n_rows: rows per length of n-grams.
     """
 
-    mode = "sum"
+    mode, kind = "sum", "hashed"
 
     def __init__(
         self, max_ngram: int, d_model: int, dropout: float = 0.0, n_special: int = 0, n_rows: int = 16_384
@@ -155,4 +162,5 @@ class SegmentEmbedding(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
         """Return the vector of each token's segment."""
-        return F.embedding(self.segment_ids(ids), self.weight)
+        rows = step(self, "segment_ids", self.segment_ids(ids), separator=self.separator)
+        return step(self, "segments", F.embedding(rows, self.weight), rows)

@@ -178,7 +178,7 @@ def _computed_parts(explanation: Explanation, id: str) -> Iterator[Part]:
                 yield name, edit, _normed(explanation, record, value)
             if bias := record.params.get("bias"):
                 yield bias, "", get_parameter(model, bias).detach().double().expand(record.value.shape)
-        case "linear" if record.site == "out":
+        case "linear" if record.site == "out" and record.block != "ff":
             yield from _heads(explanation, record)
         case "linear":
             yield id.removesuffix(".out"), f"{id}=0", record.value.double()

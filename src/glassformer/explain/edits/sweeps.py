@@ -130,7 +130,7 @@ def _plans(explanation: Explanation) -> list[_Plan]:
             off = [f"{block}.context[head:{h}]=0" for h in range(step.shape[0])]
             plans += [_Plan(id, "head", h, [one], [edit for edit in off if edit != one]) for h, one in enumerate(off)]
             plans.append(_Plan(id, "heads", None, [f"{block}.context=0"], []))
-        elif step.block == "ff" and step.site.startswith("out:"):
+        elif step.block == "ff" and step.site == "out":
             plans.append(_Plan(id, "block", None, [f"{id}=0"], []))
     return plans
 
