@@ -407,7 +407,7 @@ def test_a_misspelt_wildcard_is_an_error_that_names_the_nearest() -> None:
 def test_the_answer_is_kept_once() -> None:
     t, output = traced(language_model(), ids(4))
     kept = t["logits"].value
-    assert t._tape.output is not None and t._tape.output.data_ptr() == kept.data_ptr()
+    assert t.output is not None and t.output.data_ptr() == kept.data_ptr()
     output += 1
     assert torch.equal(t.check() and kept + 1, output[0]), "what the caller does to its own is no matter"
     assert t.check().ok

@@ -191,7 +191,7 @@ export interface EnsembleMember {
 
 /** A step of the forward pass, without its values. */
 export interface TraceNode {
-  /** "encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/tape.py. */
+  /** "encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/trace.py. */
   id: string;
   /** What kind of step it is, a key of `SITES`: "weights", "residual:pre". */
   site: string;

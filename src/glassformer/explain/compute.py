@@ -18,21 +18,17 @@ from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.explanation import Explanation, Omitted
 from glassformer.explain.inputs.encoded_text import EncodedText
-from glassformer.explain.inputs.families import encode, filled_answer
+from glassformer.explain.inputs.families import answer_without_decoding, encode
 from glassformer.explain.one_label import Labels, looked_at
 from glassformer.explain.predictions import (
     Answer,
     DecodeLog,
     EnsembleMember,
     LoggedHypothesis,
-    class_answer,
-    finite,
-    number_answer,
     output_of,
     rows_of,
     text_answer,
     top_predictions,
-    vector_answer,
 )
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
@@ -136,15 +132,9 @@ def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
 
 def _answer(subject: Subject, decode: DecodeLog, encoded: EncodedText, output: Tensor) -> Answer:
     """Return what a model answers, given the log of its decoding or its output for the text."""
-    if (masked := encoded.generation.masked) is not None:
-        return filled_answer(subject, encoded.streams[0].text, output[masked])
-    if subject.task.explain_as == "regressor":
-        return number_answer(subject.task.decision, finite(output))
-    if not encoded.positions:
-        return vector_answer(output)
     if decode.hypotheses:
         return text_answer(encoded.answer, decode)
-    return class_answer(top_predictions(subject.task, rows_of(output), [None], [None])[0])
+    return answer_without_decoding(subject, encoded.streams[0].text, encoded.generation.masked, output)
 
 
 def _answer_together(all_of: Subject, request: TraceRequest, encoded: EncodedText) -> Answer:

@@ -5,7 +5,7 @@
 
 A longer text is cut to 512 tokens before it comes here (`inputs/`).
 
-Tensors are recorded by `trace.py`; `capture/tape.py` defines which.
+Tensors are recorded by `trace.py`, which lists their ids.
 """
 
 from __future__ import annotations

@@ -186,34 +186,17 @@ def checkpoint_step(subject: Subject, name: str) -> int | None:
 
 
 N_EXAMPLES = 6
-EXAMPLE_TEXTS = {
-    "dates": [
-        "[en_US] Monday, November 16, 2026",
-        "[de_DE] 16. November 2026",
-        "[fr_FR] 16/11/2026",
-        "[zh_CN] 2026年11月16日",
-    ],
-    "imdb": [
-        "A wonderful little film: funny, warm and beautifully acted.",
-        "Not bad at all, I was pleasantly surprised.",
-        "I wanted to love it, but two hours of my life are gone and I will never get them back.",
-    ],
-    "shakespeare": ["ROMEO:\n", "To be, or not to be"],
-}
-"""Example texts of data sets whose own are too long, or too similar, to be examples."""
 
 
 def examples(subject: Subject) -> list[str]:
-    """Return a few example texts: of the data set, then the shortest of those the run was evaluated on."""
+    """Return a few example texts, the shortest of those the run was evaluated on."""
     try:
         evaluation = RunFolder(subject.path).read_evaluation()
         rows = evaluation.examples if evaluation else []
         texts = [str(row["prompt"] if "prompt" in row else text_of(row)) for row in rows]
     except (CheckpointError, KeyError, TypeError):
         texts = []
-    short_texts = EXAMPLE_TEXTS.get(subject.task.config.data.dataset or "", [])
-    evaluated = [text for text in sorted(set(texts), key=lambda text: (len(text), text)) if text.strip()]
-    return [*short_texts, *evaluated][:N_EXAMPLES]
+    return [text for text in sorted(set(texts), key=lambda text: (len(text), text)) if text.strip()][:N_EXAMPLES]
 
 
 def checkpoint_sha256(subject: Subject, name: str) -> str | None:

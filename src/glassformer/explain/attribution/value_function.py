@@ -195,7 +195,7 @@ def _replaced_embeddings(
     """
     remaining = iter(vectors or [])
 
-    def replace_output(module: nn.Module, args: Any, named: dict[str, Any], output: Tensor) -> Tensor:
+    def replace_output(module: nn.Module, args: Any, output: Tensor) -> Tensor:
         embedding = cast(TokenEmbedding, module)
         x = next(remaining)
         x = x if embedding.positions is None else x + embedding.positions(args[1])

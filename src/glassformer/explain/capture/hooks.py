@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import get_ident
 from typing import Any
 
 from torch import Tensor, nn
 
 
-@contextmanager
 def replace_outputs(
+    modules: Iterable[nn.Module], replace: Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor | None]
+) -> AbstractContextManager[None]:
+    """Replace the outputs of modules within the block, in this thread; None keeps an output."""
+    return after_calls(modules, lambda module, args, _, output: replace(module, args, output))
+
+
+@contextmanager
+def after_calls(
     modules: Iterable[nn.Module], replace: Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Tensor], Tensor | None]
 ) -> Iterator[None]:
-    """Replace the outputs of modules within the block, in this thread; None keeps an output."""
+    """Call back with the arguments and the output of each call of modules, which `replace` may replace."""
     thread = get_ident()
 
     # *args: while hooks are added and removed, another thread may call this one without the arguments by name.

@@ -1,6 +1,6 @@
 """Describe every step that can be recorded: its operation, axes and source line.
 
-Layers and models report their steps (`nn/steps.py`); `tape.py` keeps them. The page's list of steps is generated from
+Layers and models report their steps (`nn/steps.py`); `trace.py` keeps them. The page's list of steps is generated from
 this file (`page/typescript.py`). A test checks the snippets of source lines.
 
 A stream is a sequence of tokens that the model reads: the text, or a source and a target (not the residual stream).

@@ -22,6 +22,7 @@ from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import NUMBER, readable, rows_of
 from glassformer.explain.trace import trace
 from glassformer.nn.ngram_embeddings import NgramBatch
+from glassformer.tasks import Task
 from glassformer.text.decision import written_number
 from glassformer.utils.device import tuned
 from glassformer.utils.process_settings import check_cancelled
@@ -69,6 +70,12 @@ class Measure:
             return rows.gather(-1, ids)[..., 0] - rows[..., self.foil]
         return rows.log_softmax(dim=-1).gather(-1, ids)[..., 0]
 
+    def read(self, logits: Float[Tensor, "P C"], task: Task) -> list[str]:
+        """Return the most probable class or token of each prediction, or the number, as text."""
+        if self.scale is not None:
+            return list(map(written_number, self.of(logits).tolist()))
+        return [readable(task, id) for id in logits[list(self.rows)].argmax(dim=-1).tolist()]
+
 
 class Result:
     """What was measured, with a short `repr`: how many rows it has, and in which unit."""
@@ -88,6 +95,11 @@ def measure_of_answer(explanation: Explanation) -> Measure:
     chosen = [explanation.predictions[i] for i in rows]
     ids = tuple((p.actual or p.top[0]).id for p in chosen)
     return Measure(tuple(rows), ids, None, None, readable(task, ids[0]), "", chosen[0].position)
+
+
+def positions_of(explanation: Explanation) -> list[int | None]:
+    """Return the position of each prediction of the answer; None for a classifier or a number."""
+    return [explanation.predictions[i].position for i in explanation.answered] or [None]
 
 
 def measure_of_difference(
@@ -201,25 +213,12 @@ def variant_effects(explanation: Explanation, variants: Sequence[Sequence[str]])
     if not variants:
         return []
     measure, base = measure_of_answer(explanation), base_logits(explanation)
-    after, was = edited_logits(explanation, variants), measure.of(base)
-    now = measure.of(after)
-    change = now - was
-    if measure.unit == "number":
-        before, texts = written_number(was.item()), [written_number(number) for [number] in now.tolist()]
-        rows = zip(variants, change[:, 0].tolist(), texts, strict=True)
-        return [VariantEffect([*edits], by, int(text != before), None, before, text) for edits, by, text in rows]
-    predictions = [explanation.predictions[i] for i in measure.rows]
-    best = after[:, list(measure.rows)].argmax(dim=-1)
-    differs = best != base[list(measure.rows)].argmax(dim=-1)
-    worst = change.argmin(dim=-1)
-    return [
-        VariantEffect(
-            edits=list(edits),
-            change=float(change[row].sum()),
-            n_changed=int(differs[row].sum()),
-            position=predictions[at].position,
-            before=predictions[at].top[0].piece,
-            after=readable(explanation.subject.task, int(best[row, at])),
-        )
-        for row, (edits, at) in enumerate(zip(variants, worst.tolist(), strict=True))
-    ]
+    after = edited_logits(explanation, variants)
+    changes, task = measure.of(after) - measure.of(base), explanation.subject.task
+    before, positions = measure.read(base, task), positions_of(explanation)
+    found = []
+    for edits, change, logits in zip(variants, changes, after, strict=True):
+        texts, at = measure.read(logits, task), int(change.argmin())
+        n_changed = sum(text != was for text, was in zip(texts, before, strict=True))
+        found.append(VariantEffect([*edits], float(change.sum()), n_changed, positions[at], before[at], texts[at]))
+    return found

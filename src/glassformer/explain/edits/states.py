@@ -28,10 +28,9 @@ from glassformer.explain.edits.measure import (
     effects,
     measure_of_answer,
     measure_of_difference,
+    positions_of,
 )
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.predictions import readable
-from glassformer.text.decision import written_number
 
 
 @dataclass(frozen=True)
@@ -88,20 +87,19 @@ def sweep_layers(explanation: Explanation) -> LayersSweep:
     for stack, n_layers in depth.items():
         rows = [_row(explanation, measure, n, next(early), whole) for n in range(n_layers)]
         stacks.append(LayersStack(stack, [*rows, _row(explanation, measure, n_layers, whole, whole)]))
-    positions = [explanation.predictions[i].position for i in explanation.answered]
-    return LayersSweep(positions or [None], stacks, measure.unit)
+    return LayersSweep(positions_of(explanation), stacks, measure.unit)
 
 
 def _row(explanation: Explanation, measure: Measure, layer: int, logits: Tensor, whole: Tensor) -> LayerRow:
     """Return the predictions of logits (P, C), compared with those of the whole model."""
-    task, own = explanation.subject.task, measure.of(logits)
+    own, tokens = measure.of(logits), measure.read(logits, explanation.subject.task)
     if measure.unit == "number":
-        return LayerRow(layer, [written_number(own.item())], [], [], [], own.tolist())
+        return LayerRow(layer, tokens, [], [], [], own.tolist())
     logits, whole = logits[list(measure.rows)], whole[list(measure.rows)]
     log_probs, target = logits.log_softmax(dim=-1), whole.log_softmax(dim=-1)
     return LayerRow(
         layer=layer,
-        tokens=[readable(task, id) for id in logits.argmax(dim=-1).tolist()],
+        tokens=tokens,
         log_probs=own.tolist(),
         ranks=(log_probs > own[:, None]).sum(dim=-1).tolist(),
         kl=(target.exp() * (target - log_probs)).sum(dim=-1).tolist(),
@@ -179,18 +177,13 @@ def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
         edits = [(state, i, j) for state in states for i, j in pairs]
         there = [[f"{s}[token:{i}]=B[token:{j}]"] for s, i, j in edits]
         here = [[f"{s}[token:{j}]=B[token:{i}]"] for s, i, j in edits]
-        lost = effects(explanation, there, measure, other)[:, 0].tolist() if edits else []
-        back = effects(other, here, measure, explanation)[:, 0].tolist() if edits else []
-        n_tokens = len(explanation.streams[stream])
-        rows = []
-        for row, state in enumerate(states):
-            noising: list[float | None] = [None] * n_tokens
-            denoising: list[float | None] = [None] * n_tokens
-            for column, (i, _) in enumerate(pairs):
-                at = row * len(pairs) + column
-                noising[i] = (m_a - lost[at]) / (m_a - m_b)
-                denoising[i] = (back[at] - m_b) / (m_a - m_b)
-            rows.append(StateRow(state, noising, denoising))
+        lost = (m_a - effects(explanation, there, measure, other)[:, 0]) / (m_a - m_b) if edits else []
+        back = (effects(other, here, measure, explanation)[:, 0] - m_b) / (m_a - m_b) if edits else []
+        none: list[float | None] = [None] * len(explanation.streams[stream])
+        rows = [StateRow(state, [*none], [*none]) for state in states]
+        for at, ((_, i, _), noising, denoising) in enumerate(zip(edits, lost, back, strict=True)):
+            row = rows[at // len(pairs)]
+            row.noising[i], row.denoising[i] = float(noising), float(denoising)
         grids.append(StatesGrid(explanation.streams[stream].name, [list(pair) for pair in pairs], rows))
     if not any(grid.pairs for grid in grids):
         message = "no token of one text stands for one of the other: the texts share no beginning and no end"
@@ -201,13 +194,8 @@ def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
 def _compared(a: Explanation, b: Explanation) -> tuple[Measure, tuple[str, str], float]:
     """Return what is compared of two texts, both answers, and the smallest difference of which a share is given."""
     if a.is_number:
-        whole = measure_of_answer(a)
-        numbers = (written_number(whole.of(base_logits(e)).item()) for e in (a, b))
-        return (
-            measure_of_difference(a, 0),
-            (next(numbers), next(numbers)),
-            MIN_DEVIATIONS * a.subject.task.decision.scale[1],
-        )
+        [first], [second] = (measure_of_answer(a).read(base_logits(e), a.subject.task) for e in (a, b))
+        return measure_of_difference(a, 0), (first, second), MIN_DEVIATIONS * a.subject.task.decision.scale[1]
     measure = measure_of_difference(a, *_first_difference(a, b))
     return measure, (measure.target, measure.contrast), MIN_DIFFERENCE
 

@@ -21,10 +21,9 @@ from glassformer.explain.edits.measure import Result, Unit, VariantEffect, effec
 from glassformer.explain.edits.what_if import predictions_of, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs.families import filled_answer
-from glassformer.explain.predictions import readable, rows_of
+from glassformer.explain.predictions import rows_of
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.subject import View, list_checkpoints
-from glassformer.text.decision import written_number
 from glassformer.utils.device import tuned
 from glassformer.utils.process_settings import check_cancelled
 
@@ -215,13 +214,10 @@ def _at(explanation: Explanation, subject: View) -> Explanation:
 
 def _answer(explanation: Explanation, logits: Any) -> str:
     """Return what logits (P, C) predict, token by token, or the number of an output."""
-    if explanation.is_number:
-        return written_number(measure_of_answer(explanation).of(logits).item())
-    task = explanation.subject.task
+    subject, masked, t = explanation.subject, explanation.generation.masked, explanation.subject.task.tokenizer
+    if explanation.is_number or explanation.is_classifier:
+        return measure_of_answer(explanation).read(logits, subject.task)[0]
+    if masked:
+        return filled_answer(subject, explanation.request.text, logits[masked])["headline"]
     best = logits[explanation.answered].argmax(dim=-1).tolist()
-    if explanation.is_classifier:
-        return readable(task, best[0])
-    if explanation.generation.masked:
-        return filled_answer(explanation.subject, explanation.request.text, logits[explanation.answered])["headline"]
-    ends = [i for i, token in enumerate(best) if token == task.tokenizer.eos_id]
-    return task.tokenizer.decode(best[: ends[-1]] if ends[-1:] == [len(best) - 1] else best)
+    return t.decode(best[:-1] if best[-1:] == [t.eos_id] else best)

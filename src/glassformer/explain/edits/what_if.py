@@ -21,20 +21,9 @@ from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edi
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs.families import encode, filled_answer
+from glassformer.explain.inputs.families import answer_without_decoding, encode
 from glassformer.explain.one_label import of_same_label
-from glassformer.explain.predictions import (
-    Answer,
-    Prediction,
-    class_answer,
-    finite,
-    number_answer,
-    output_of,
-    rows_of,
-    text_answer,
-    top_predictions,
-    vector_answer,
-)
+from glassformer.explain.predictions import Answer, Prediction, output_of, rows_of, text_answer, top_predictions
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Subject
@@ -190,7 +179,7 @@ def what_if(
     after = predictions_of(explanation, output_of(edited))
     logits = [rows_of(output_of(e).double()) for e in (records, edited)]
     effects = [_effect(explanation, i, logits[0][i], logits[1][i], after[i]) for i in explanation.answered]
-    answer, why_not = _decode_again(explanation, after, edited, tap, apply) if again else (None, "")
+    answer, why_not = _decode_again(explanation, edited, tap, apply) if again else (None, "")
     return WhatIf(
         edits=[str(edit) for edit in tap.edits],
         applied=tap.applied(),
@@ -246,20 +235,14 @@ def _given_answer(explanation: Explanation, after: list[Prediction]) -> Answer:
 
 
 def _decode_again(
-    explanation: Explanation, after: list[Prediction], edited: RecordStore, tap: Edits, apply: Callable[[], Edits]
+    explanation: Explanation, edited: RecordStore, tap: Edits, apply: Callable[[], Edits]
 ) -> tuple[Answer | None, str]:
     """Return what the model answers under edits, or why it was not decoded again."""
     subject, request = explanation.subject, explanation.request
-    if explanation.is_number:
-        before = output_of((explanation.base or explanation).records)
-        return number_answer(subject.task.decision, finite(output_of(edited)), before), ""
-    if not after:
-        return vector_answer(output_of(edited), output_of((explanation.base or explanation).records)), ""
-    if explanation.is_classifier:
-        answer = class_answer(after[0])
+    if not explanation.decode.hypotheses:
+        before, masked = output_of((explanation.base or explanation).records), explanation.generation.masked
+        answer = answer_without_decoding(subject, request.text, masked, output_of(edited), before)
         return (explanation.labels.about(answer) if explanation.labels else answer), ""
-    if (masked := explanation.generation.masked) is not None:
-        return filled_answer(subject, request.text, edited["logits"].value[masked]), ""
     if request.target is not None:
         return None, "the text was given, so it is not decoded again"
     if placed := tap.at_positions_of(explanation.streams[-1].name):

@@ -82,29 +82,6 @@ def with_padding_mask(stream: Stream, subject: Subject, ids: str, mask: str) -> 
     return inputs
 
 
-def encoder_input(
-    subject: Subject,
-    request: TraceRequest,
-    ids: list[int],
-    spans: Sequence[Span | None],
-    surfaces: Sequence[str],
-    n: int,
-) -> tuple[Stream, dict[str, Any]]:
-    """Return the stream and the arguments of a text encoder that reads at most n tokens, with n-grams and bigrams."""
-    t = subject.task.tokenizer
-    # An empty text is encoded as one token of padding.
-    n_pad = request.pad or (0 if ids else 1)
-    check_length(len(ids), n_pad, n)
-    stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
-    inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
-    if t.ngrams is not None:
-        stream, ngram_batch = add_ngrams(t, stream, surfaces)
-        inputs["ngram_batch"] = ngram_batch.to(subject.device)
-    if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
-        stream = add_bigrams(stream, bigrams)
-    return stream, inputs
-
-
 def framed_spans(t: Tokenizer, spans: Sequence[Span | None]) -> list[Span | None]:
     """Return the characters of the tokens of a text with what belongs around it, which stands for none."""
     return [*[None] * len(t.prefix), *spans, *[None] * len(t.suffix)]
@@ -170,21 +147,52 @@ def _encoded(
     """Encode the text that is `read`, whose tokens cover `spans` of the text that was given; cut it to its `keep`."""
     t, text = subject.task.tokenizer, subject.task.config.text
     ids = t.encode(read)
-    room = t.room(min(text.max_len, MAX_LAYERED_TOKENS))
-    kept = t.truncate(ids, room, keep, list(range(len(ids))))
-    warnings = input_warnings(ids, kept, t, "the text", keep, reads=t.room(text.max_len))
-    ids, spans = [ids[i] for i in kept], [spans[i] for i in kept]
     [(_, surfaces)] = t.encode_with_surfaces([read]) if t.ngrams else [([], [])]
-    surfaces = [surfaces[i] for i in kept] if surfaces else []
-    ids, spans = t.framed(ids), framed_spans(t, spans)
-    stream, inputs = encoder_input(subject, request, ids, spans, surfaces, min(text.max_len, MAX_LAYERED_TOKENS))
-    decode = DecodeLog("none", subject.task.config.decode)
+    kept = t.truncate(ids, t.room(min(text.max_len, MAX_LAYERED_TOKENS)), keep, list(range(len(ids))))
+    return encode_kept(subject, request, ids, spans, surfaces, kept, keep, t.room(text.max_len))
+
+
+def encode_kept(
+    subject: Subject,
+    request: TraceRequest,
+    ids: Sequence[int],
+    spans: Sequence[Span | None],
+    surfaces: Sequence[str],
+    kept: Sequence[int],
+    keep: str,
+    reads: int,
+) -> EncodedText:
+    """Encode, for a text encoder, the tokens with the indices `kept`, with their n-grams and bigrams.
+
+    Args:
+        subject: what is explained.
+        request: the request.
+        ids: the tokens of the text.
+        spans: their characters in the text of the request.
+        surfaces: their surface forms, for n-grams; may be empty.
+        kept: which of them the model reads.
+        keep: which part that is, of `PARTS`.
+        reads: how many of them prediction reads.
+    """
+    t, longest = subject.task.tokenizer, min(subject.task.config.text.max_len, MAX_LAYERED_TOKENS)
+    warnings = input_warnings(ids, kept, t, "the text", keep, reads=reads)
+    ids, spans = t.framed([ids[i] for i in kept]), framed_spans(t, [spans[i] for i in kept])
+    # An empty text is encoded as one token of padding.
+    n_pad = request.pad or (0 if ids else 1)
+    check_length(len(ids), n_pad, longest)
+    stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
+    inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
+    if t.ngrams is not None:
+        stream, ngram_batch = add_ngrams(t, stream, [surfaces[i] for i in kept] if surfaces else [])
+        inputs["ngram_batch"] = ngram_batch.to(subject.device)
+    if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
+        stream = add_bigrams(stream, bigrams)
     return EncodedText(
         model_inputs=inputs,
         streams=[stream],
         positions=[None],
         following=[None],
-        decode=decode,
+        decode=DecodeLog("none", subject.task.config.decode),
         warnings=warnings,
         generation=GenerationInfo(0, 0, []),
     )

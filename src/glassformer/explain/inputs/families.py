@@ -1,14 +1,14 @@
 """The inputs of each family of models from a text.
 
 All else follows from the data, such as the streams or whether a prediction has a position. A new family is an entry of
-`FAMILIES` and a module in this package.
+`FAMILIES`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, cast
+from dataclasses import fields, replace
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from jaxtyping import Float
@@ -17,17 +17,29 @@ from torch import Tensor
 from glassformer.config import DecodeConfig
 from glassformer.config.recipes import override
 from glassformer.errors import UsageError
-from glassformer.explain.inputs import encoded_text
 from glassformer.explain.inputs.encoded_text import (
     EncodedText,
     GenerationInfo,
     check_length,
-    encoder_input,
+    encode_for_classifier,
+    encode_for_tagger,
+    encode_for_text_embedder,
+    encode_for_translator,
+    encode_kept,
     following_tokens,
     framed_spans,
     input_warnings,
 )
-from glassformer.explain.predictions import Answer, DecodeLog, generate
+from glassformer.explain.predictions import (
+    Answer,
+    class_answer,
+    finite,
+    generate,
+    number_answer,
+    rows_of,
+    top_predictions,
+    vector_answer,
+)
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Span, add_hashed_ngrams, decoded_spans, make_stream
 from glassformer.explain.subject import Subject
@@ -45,40 +57,30 @@ def encode_for_masked_language_model(subject: Subject, request: TraceRequest, se
 
     `settings` are not used.
     """
-    task = cast(Pretrain, subject.task)
-    t = task.tokenizer
-    reads, longest = t.room(task.config.text.max_len), min(task.config.text.max_len, MAX_LAYERED_TOKENS)
-    max_len = t.room(longest)
-    ids, surfaces = masked_text.encode_masked(task.tokenizer, request.text)
+    t, longest = subject.task.tokenizer, subject.task.config.text.max_len
+    reads, room = t.room(longest), t.room(min(longest, MAX_LAYERED_TOKENS))
+    ids, surfaces = masked_text.encode_masked(t, request.text)
     spans: list[Span | None] = []
-    for number, (start, part) in enumerate(masked_text.parts(task.tokenizer, request.text)):
+    for number, (start, part) in enumerate(masked_text.parts(t, request.text)):
         if number:
             spans.append(None)  # of the [MASK] before this part
         spans += [(start + a, start + b) for a, b in t.offsets(part)]
     # Prediction reads chunks of `reads` tokens; of a long one the part with the mask is shown.
     first = ids.index(t.mask_id) if t.mask_id in ids else 0
     chunk = first // reads * reads
-    start = chunk + (first - chunk) // max_len * max_len
-    kept = range(start, min(start + max_len, chunk + reads, len(ids)))
+    start = chunk + (first - chunk) // room * room
+    kept = range(start, min(start + room, chunk + reads, len(ids)))
     keep = "head" if start == 0 else "tail" if kept.stop == len(ids) else "middle"
-    warnings = input_warnings(ids, kept, t, "the text", keep, reads=min(reads, len(ids) - chunk))
-    ids, spans, surfaces = ids[start : kept.stop], spans[start : kept.stop], surfaces[start : kept.stop]
-    ids, spans = t.framed(ids), framed_spans(t, spans)
-    stream, inputs = encoder_input(subject, request, ids, spans, surfaces, longest)
-    masked = [i for i, token in enumerate(ids) if token == t.mask_id]
-    if not masked:
-        warnings.append(f"the text holds no {MASK}, so each token is predicted from a text that shows it")
-    following = [None if token in t.special_ids else token for token in stream.ids]
-    generation = GenerationInfo(masked[0] if masked else 0, len(stream), t.without_text, masked)
-    decode = DecodeLog("none", task.config.decode)
-    return EncodedText(
-        model_inputs=inputs,
-        streams=[stream],
+    encoded = encode_kept(subject, request, ids, spans, surfaces, kept, keep, min(reads, len(ids) - chunk))
+    [stream] = encoded.streams
+    masked = [i for i, token in enumerate(stream.ids) if token == t.mask_id]
+    none = [] if masked else [f"the text holds no {MASK}, so each token is predicted from a text that shows it"]
+    return replace(
+        encoded,
         positions=[*range(len(stream))],
-        following=following,
-        decode=decode,
-        warnings=warnings,
-        generation=generation,
+        following=[None if token in t.special_ids else token for token in stream.ids],
+        warnings=[*encoded.warnings, *none],
+        generation=GenerationInfo(masked[0] if masked else 0, len(stream), t.without_text, masked),
     )
 
 
@@ -99,13 +101,30 @@ def filled_answer(subject: Subject, text: str, logits: Float[Tensor, "N V"]) -> 
     return {"headline": masked_text.filled(text, words), "detail": shares}
 
 
+def answer_without_decoding(
+    view: Subject, text: str, masked: Sequence[int] | None, output: Tensor, before: Tensor | None = None
+) -> Answer:
+    """Return the answer that is read from the output of a model for a text, where no text is decoded.
+
+    Args:
+        view: what is explained.
+        text: the text, with [MASK].
+        masked: where [MASK] is; None where the model fills in none.
+        output: the output.
+        before: that without edits, where the pass was edited: a number or a vector is compared with it.
+    """
+    if masked is not None:
+        return filled_answer(view, text, output[masked])
+    match view.task.explain_as:
+        case "regressor":
+            return number_answer(view.task.decision, finite(output), before)
+        case "text_embedder":
+            return vector_answer(output, before)
+    return class_answer(top_predictions(view.task, rows_of(output), [None], [None])[0])
+
+
 DEFAULT_NEW_TOKENS = 40
 """Default maximum of generated tokens, fewer than in prediction, for the page."""
-
-
-def language_model_settings(config: DecodeConfig) -> DecodeConfig:
-    """Return the settings of a language model for an explanation: sampling, and fewer tokens."""
-    return replace(config, sample=True, max_new_tokens=min(DEFAULT_NEW_TOKENS, config.max_new_tokens))
 
 
 def encode_for_language_model(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
@@ -185,39 +204,23 @@ def _join(
 Stacks = Literal["encoder", "encoder-decoder", "decoder"]
 
 
-@dataclass(frozen=True)
-class ModelFamily:
-    """A family of models.
-
-    Attributes:
-        stacks: its stacks.
-        is_classifier: True if a model predicts once per text; others predict a token at each position, a bare encoder
-            nothing, and a regressor no class or token.
-        request_fields: the fields of a request that only some families support.
-        encode: encodes and decodes a text as in prediction.
-        decode_defaults: changes the decode settings of a run for explanations.
-    """
+class ModelFamily(NamedTuple):
+    """A family of models: its stacks, what encodes a text as in prediction, what else of a request it reads."""
 
     stacks: Stacks
-    is_classifier: bool
-    request_fields: frozenset[str]
     encode: Callable[[Subject, TraceRequest, DecodeConfig], EncodedText]
-    decode_defaults: Callable[[DecodeConfig], DecodeConfig] = lambda config: config
+    reads: tuple[str, ...] = ()
 
 
-FAMILIES: dict[str, ModelFamily] = {
-    "classifier": ModelFamily("encoder", True, frozenset(), encoded_text.encode_for_classifier),
-    "multilabel_classifier": ModelFamily("encoder", True, frozenset(), encoded_text.encode_for_classifier),
-    "tagger": ModelFamily("encoder", True, frozenset(), encoded_text.encode_for_tagger),
-    "regressor": ModelFamily("encoder", False, frozenset(), encoded_text.encode_for_text_embedder),
-    "masked_language_model": ModelFamily("encoder", False, frozenset(), encode_for_masked_language_model),
-    "text_embedder": ModelFamily("encoder", False, frozenset(), encoded_text.encode_for_text_embedder),
-    "translator": ModelFamily(
-        "encoder-decoder", False, frozenset({"target", "prefix"}), encoded_text.encode_for_translator
-    ),
-    "language_model": ModelFamily(
-        "decoder", False, frozenset({"prefix"}), encode_for_language_model, language_model_settings
-    ),
+FAMILIES = {
+    "classifier": ModelFamily("encoder", encode_for_classifier),
+    "multilabel_classifier": ModelFamily("encoder", encode_for_classifier),
+    "tagger": ModelFamily("encoder", encode_for_tagger),
+    "regressor": ModelFamily("encoder", encode_for_text_embedder),
+    "masked_language_model": ModelFamily("encoder", encode_for_masked_language_model),
+    "text_embedder": ModelFamily("encoder", encode_for_text_embedder),
+    "translator": ModelFamily("encoder-decoder", encode_for_translator, ("target", "prefix")),
+    "language_model": ModelFamily("decoder", encode_for_language_model, ("prefix",)),
 }
 """The families by `Task.explain_as`."""
 
@@ -231,7 +234,7 @@ def encode(subject: Subject, request: TraceRequest) -> EncodedText:
     """Encode and decode a text as in prediction."""
     family = family_of(subject.task)
     for name in ("target", "prefix"):
-        if getattr(request, name) and name not in family.request_fields:
+        if getattr(request, name) and name not in family.reads:
             raise UsageError(f"{name} does not apply to the task {subject.task.name}", f"remove {name}")
     if request.prefix and request.target is not None:
         raise UsageError("a request has a target or a prefix, not both", "remove one of them")
@@ -240,13 +243,15 @@ def encode(subject: Subject, request: TraceRequest) -> EncodedText:
 
 
 def decode_settings(subject: Subject, changes: dict[str, Any]) -> DecodeConfig:
-    """Return the decode settings for an explanation, with some changes."""
+    """Return the decode settings for an explanation, with some changes; a language model samples, and fewer tokens."""
     unknown = sorted(changes.keys() - {f.name for f in fields(DecodeConfig)})
     if unknown:
         raise UsageError(f"decode has no field {unknown[0]!r}")
     config = subject.task.config
-    defaults = family_of(subject.task).decode_defaults(config.decode)
-    return override(replace(config, decode=defaults), {"decode": changes}, "request").decode
+    if subject.task.explain_as == "language_model":
+        n_new = min(DEFAULT_NEW_TOKENS, config.decode.max_new_tokens)
+        config = replace(config, decode=replace(config.decode, sample=True, max_new_tokens=n_new))
+    return override(config, {"decode": changes}, "request").decode
 
 
 def _check_prefix(prefix: Sequence[int], t: Tokenizer) -> None:

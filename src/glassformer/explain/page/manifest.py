@@ -121,7 +121,7 @@ class TraceNode(TypedDict):
     """A step of the forward pass, without its values."""
 
     id: str
-    """"encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/capture/tape.py."""
+    """"encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/trace.py."""
     site: str
     """What kind of step it is, a key of `SITES`: "weights", "residual:pre"."""
     editable: bool

@@ -14,7 +14,7 @@ from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.one_label import looked_at, of_same_label
 from glassformer.explain.request import Request, ShortText, TraceRequest
 from glassformer.explain.streams import Stream
-from glassformer.explain.subject import EXAMPLE_TEXTS, Subject, examples
+from glassformer.explain.subject import Subject, examples
 from glassformer.runs.run_data import load_run_data
 
 MAX_PROBES = 8
@@ -120,8 +120,7 @@ def default_texts(subject: Subject) -> ProbeTexts:
     """Return a few texts: those the run was evaluated on, or else of its validation split, read again."""
     config, is_cut = subject.task.config, subject.task.running_text
     if texts := examples(subject)[:N_DEFAULT]:
-        known = EXAMPLE_TEXTS.get(config.data.dataset or "", ())
-        return {"texts": [from_border(t) if is_cut and t not in known else t for t in texts], "missing": None}
+        return {"texts": [from_border(text) if is_cut else text for text in texts], "missing": None}
     try:
         data = load_run_data(subject.path, subject.task.schema, config.data, allow_changed=False)
     except (GlassformerError, OSError) as error:
