@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from glassformer.config import ModelConfig
+from glassformer.decode.incremental import ModelDecoder
 from glassformer.models import LanguageModel, Translator
 
 PAD, BOS, EOS = 0, 1, 2
 
 
-class TableDecoder:
+class TableDecoder(ModelDecoder):
     """Logits looked up by (sentence, position, last token); counts what it is asked."""
 
     def __init__(self, table, max_len=10**6):

@@ -9,10 +9,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.for_each import for_each
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.search import BLOCK, NEG_INF, _topk_extensions, beam_search
+from glassformer.decode.search import beam_search
 from glassformer.errors import DivergedError, UsageError
 
 
@@ -210,20 +209,3 @@ def test_a_prefix_without_a_meaning_is_refused(search):
 def test_nan_is_an_error_and_not_a_translation(search):
     with pytest.raises(DivergedError, match="NaN"):
         search(torch.full((1, 5, 5, 5), torch.nan), [3], beam_size=2)
-
-
-@for_each("vocab_size", [BLOCK - 1, BLOCK, 3 * BLOCK, 10 * BLOCK + 7])
-@for_each(("width", "k"), [(1, 1), (1, 8), (4, 8)])
-def test_topk_extensions_equal_sorting_all(vocab_size, width, k):
-    """Suppressed tokens, an empty row of the beam, and the last tokens, behind whole blocks, included."""
-    generator = torch.Generator().manual_seed(vocab_size)
-    token_log_probs = torch.randn(5, width, vocab_size, generator=generator)
-    token_log_probs[:, :, ::3] = NEG_INF
-    token_log_probs[0, 0, -1] = 9.0
-    log_probs = torch.randn(5, width, generator=generator)
-    log_probs[1, 1:] = NEG_INF
-    values, index = _topk_extensions(token_log_probs, log_probs, k)
-    expected = (token_log_probs + log_probs[:, :, None]).view(5, -1).topk(k, dim=1)
-    assert torch.equal(values, expected.values)
-    live = expected.values > NEG_INF
-    assert torch.equal(index[live], expected.indices[live])

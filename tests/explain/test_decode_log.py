@@ -18,7 +18,7 @@ from glassformer.tasks import TASKS
 PAD, BOS, EOS = 0, 2, 3
 
 
-class Table:
+class Table(TranslationDecoder):
     """A decoder whose logits depend on the last token and the length."""
 
     def __init__(self, table: torch.Tensor) -> None:

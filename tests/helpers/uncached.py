@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from glassformer.decode.incremental import EnsembleDecoder
+from glassformer.decode.incremental import EnsembleDecoder, ModelDecoder
 from glassformer.models.ensemble import members_of
 
 
-class Recomputing:
+class Recomputing(ModelDecoder):
     """The decoder of a language model, or of a translator where sources are given."""
 
     def __init__(self, model: Any, src: Tensor | None = None, mask: Tensor | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,43 +15,31 @@ from glassformer.nn.attention import Mask
 from glassformer.nn.cache import DecoderCache
 
 
-@runtime_checkable
-class IncrementalDecoder(Protocol):
-    """R rows that advance together: one row per hypothesis, the rows of a sentence adjacent."""
-
-    max_len: int
-    """Maximum tokens per row."""
-    device: torch.device
-    """Device of tokens and logits."""
-
-    def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
-        """Append n tokens to every row and return the float32 logits of the next token."""
-        ...
-
-    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
-        """Keep these rows in this order (a row may be kept twice), and these sentences (None: all)."""
-        ...
-
-    def reset(self) -> None:
-        """Forget the tokens of every row."""
-        ...
-
-
 class ModelDecoder:
-    """Incremental decoder of a language model; rows are texts, their past in a cache of keys and values."""
+    """R rows that advance together through a language model; their past is in a cache of keys and values.
 
-    def __init__(self, model: Translator | LanguageModel) -> None:
-        self._model: Any = model
-        self.max_len, self.device = model.max_len, next(model.parameters()).device
+    A row is a hypothesis, and the rows of a sentence are adjacent.
+
+    Attributes:
+        max_len: maximum tokens per row.
+        device: of tokens and logits.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.max_len, self.device = int(model.max_len), next(model.parameters()).device
         self.reset()
 
     def reset(self) -> None:
+        """Forget the tokens of every row."""
         self._cache: DecoderCache = self._model.new_cache()
 
     def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
+        """Append n tokens to every row and return the float32 logits of the next token."""
         return self._model(tokens, cache=self._cache)[:, -1].float()
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
+        """Keep these rows in this order (a row may be kept twice), and these sentences (None: all)."""
         self._cache.select(rows)
 
 
@@ -70,11 +58,10 @@ class TranslationDecoder(ModelDecoder):
     """
 
     def __init__(
-        self, model: Translator, src: Int[Tensor, "B S"], src_padding_mask: Bool[Tensor, "B S"] | None = None
+        self, model: Any, src: Int[Tensor, "B S"], src_padding_mask: Bool[Tensor, "B S"] | None = None
     ) -> None:
         super().__init__(model)
-        self._memory = model.encode(src, src_padding_mask)
-        self._mask = src_padding_mask
+        self._memory, self._mask = model.encode(src, src_padding_mask), src_padding_mask
 
     def reset(self) -> None:
         super().reset()
@@ -111,11 +98,11 @@ class TranslationDecoder(ModelDecoder):
         return logits.view(len(tokens), -1).float()
 
 
-class EnsembleDecoder:
+class EnsembleDecoder(ModelDecoder):
     """Incremental decoder of an ensemble: logits of the mean probability of several decoders."""
 
-    def __init__(self, decoders: Sequence[IncrementalDecoder]) -> None:
-        self._decoders = list(decoders)
+    def __init__(self, decoders: Sequence[ModelDecoder]) -> None:
+        self._decoders = decoders
         self.max_len = min(decoder.max_len for decoder in decoders)
         self.device = decoders[0].device
 
@@ -131,17 +118,15 @@ class EnsembleDecoder:
             decoder.reorder(rows, sentences)
 
 
-def lm_decoder(model: LanguageModel | Ensemble) -> IncrementalDecoder:
+def lm_decoder(model: LanguageModel | Ensemble) -> ModelDecoder:
     """Return the incremental decoder of a language model or an ensemble."""
-    return _combine([ModelDecoder(cast(LanguageModel, m)) for m in members_of(model)])
+    decoders = [ModelDecoder(member) for member in members_of(model)]
+    return decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
 
 
 def translation_decoder(
     model: Translator | Ensemble, src: Int[Tensor, "B S"], src_padding_mask: Bool[Tensor, "B S"] | None = None
-) -> IncrementalDecoder:
+) -> ModelDecoder:
     """Return the incremental decoder of a translator or an ensemble."""
-    return _combine([TranslationDecoder(cast(Translator, m), src, src_padding_mask) for m in members_of(model)])
-
-
-def _combine(decoders: Sequence[IncrementalDecoder]) -> IncrementalDecoder:
+    decoders = [TranslationDecoder(member, src, src_padding_mask) for member in members_of(model)]
     return decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.incremental import IncrementalDecoder, lm_decoder
+from glassformer.decode.incremental import ModelDecoder, lm_decoder
 from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.decode.search import Hypothesis, active_rows, length_penalties, refuse_nan
 from glassformer.errors import UsageError
@@ -28,7 +28,7 @@ from glassformer.utils.process_settings import turns
 
 
 def sample(
-    decoder: IncrementalDecoder,
+    decoder: ModelDecoder,
     prompts: Sequence[Sequence[int]],
     config: DecodeConfig,
     *,

@@ -15,10 +15,9 @@ from typing import NamedTuple, TypeAlias
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
-from torch.nn import functional as F
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.incremental import IncrementalDecoder
+from glassformer.decode.incremental import ModelDecoder
 from glassformer.errors import DivergedError, UsageError
 
 
@@ -110,7 +109,7 @@ NEG_INF = float("-inf")
 
 
 def beam_search(
-    decoder: IncrementalDecoder,
+    decoder: ModelDecoder,
     limits: Sequence[int],
     config: DecodeConfig,
     *,
@@ -141,10 +140,17 @@ def beam_search(
     """
     if not limits:
         return []
-    forced = _forced_tokens(prefixes or [[]] * len(limits), {bos, eos, pad}, decoder.device)
-    beam = _Beam(config, torch.tensor(limits, device=decoder.device), forced, eos, sorted({bos, pad} - {eos}), log)
+    device, special, prefixes = decoder.device, {bos, eos, pad}, prefixes or [[]] * len(limits)
+    for number, prefix in enumerate(prefixes):
+        if special.intersection(prefix):
+            hint = "a prefix is ordinary tokens: the search itself begins and ends every hypothesis"
+            raise UsageError(f"prefix {number} holds a BOS, EOS or padding id", hint)
+    longest = max(map(len, prefixes))
+    padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
+    forced = torch.tensor(padded, dtype=torch.long, device=device).view(len(padded), longest)
+    beam = _Beam(config, torch.tensor(limits, device=device), forced, eos, sorted(special - {eos}), log)
     results: list[list[Hypothesis]] = [[] for _ in limits]
-    newest = torch.full((len(limits), 1), bos, device=decoder.device)
+    newest = torch.full((len(limits), 1), bos, device=device)
     while True:
         # The decoder's row that each hypothesis extends, (B, beam).
         rows = beam.extend(decoder.step(newest))
@@ -202,8 +208,13 @@ class _Beam:
         token_log_probs = self._token_log_probs(logits.view(n, w, vocab_size))  # (B, w, V)
         # The k best of a sentence's w · V extensions. At most one extension of each hypothesis ends it, so that of
         # 2 · beam candidates at least beam live on. Greedy search is over when its only hypothesis ends: one will do.
-        k = 1 if self.width == 1 else 2 * self.width
-        log_probs, flat_index = _topk_extensions(token_log_probs, self.log_probs, k)  # (B, k), best first
+        k = 1 if self.width == 1 else min(2 * self.width, w * vocab_size)
+        if k == 1:  # the first of equals, which topk does not promise
+            flat_index = token_log_probs[:, 0].argmax(dim=1, keepdim=True)
+            log_probs = token_log_probs[:, 0].gather(1, flat_index) + self.log_probs
+        else:
+            totals = (token_log_probs + self.log_probs[:, :, None]).view(n, -1)
+            log_probs, flat_index = totals.topk(k, dim=1)  # (B, k), best first
         parent, token = flat_index // vocab_size, flat_index % vocab_size  # hypothesis 0 … w - 1, and what extends it
         ends = token == self.eos
         if self.log is not None:
@@ -310,59 +321,3 @@ class _Beam:
 
 def _of_parents(tokens: Shaped[Tensor, "B w t"], parent: Int[Tensor, "B k"]) -> Shaped[Tensor, "B k t"]:
     return tokens.gather(1, parent[:, :, None].expand(-1, -1, tokens.shape[2]))
-
-
-def _topk_extensions(
-    token_log_probs: Float[Tensor, "B w V"], log_probs: Float[Tensor, "B w"], k: int
-) -> tuple[Float[Tensor, "B k"], Int[Tensor, "B k"]]:
-    """Return the log-probabilities of the k best extensions of each sentence, sorted, and their indices into (w · V).
-
-    Where there are fewer than k, the rest have log-probability -inf.
-    """
-    if k == 1:
-        # The first of equals, which topk does not promise.
-        index = token_log_probs[:, 0].argmax(dim=1, keepdim=True)
-        return token_log_probs[:, 0].gather(1, index) + log_probs, index
-    n, width, vocab_size = token_log_probs.shape
-    if width * (vocab_size // BLOCK) >= k:
-        return add_topk(token_log_probs, log_probs, k)
-    totals = (token_log_probs + log_probs[:, :, None]).view(n, -1)
-    values, index = totals.topk(min(k, totals.shape[1]), dim=1)
-    missing = k - values.shape[1]
-    return F.pad(values, (0, missing), value=NEG_INF), F.pad(index, (0, missing))
-
-
-def _forced_tokens(prefixes: Sequence[Sequence[int]], special: set[int], device: torch.device) -> Int[Tensor, "n P"]:
-    """Return prefixes as one tensor, -1 behind their ends."""
-    for number, prefix in enumerate(prefixes):
-        if special.intersection(prefix):
-            hint = "a prefix is ordinary tokens: the search itself begins and ends every hypothesis"
-            raise UsageError(f"prefix {number} holds a BOS, EOS or padding id", hint)
-    longest = max((len(prefix) for prefix in prefixes), default=0)
-    rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
-    return torch.tensor(rows, dtype=torch.long, device=device).view(len(rows), longest)
-
-
-BLOCK = 32
-"""Neighbours that are first compared by their maximum, which costs a tenth of sorting them."""
-
-
-def add_topk(
-    x: Float[Tensor, "N w V"], offset: Float[Tensor, "N w"], k: int
-) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
-    """Return the values and indices of `(x + offset[:, :, None]).view(N, -1).topk(k)`, for w · (V // BLOCK) >= k.
-
-    The k largest lie in the k blocks with the largest maxima, or after the last full block of a row.
-    """
-    n, width, size = x.shape
-    n_blocks, device = size // BLOCK, x.device
-    blocks = x[:, :, : n_blocks * BLOCK].unflatten(2, (n_blocks, BLOCK))
-    maxima = (blocks.amax(dim=3) + offset[:, :, None]).view(n, -1)
-    block = maxima.topk(k, dim=1, sorted=False).indices
-    first = block // n_blocks * size + block % n_blocks * BLOCK
-    candidates = (first[:, :, None] + torch.arange(BLOCK, device=device)).view(n, -1)
-    rest = torch.arange(width, device=device)[:, None] * size + torch.arange(n_blocks * BLOCK, size, device=device)
-    candidates = torch.cat([candidates, rest.view(1, -1).expand(n, -1)], dim=1)
-    sums = x.view(n, -1).gather(1, candidates) + offset.gather(1, candidates // size)
-    values, index = sums.topk(k, dim=1)
-    return values, candidates.gather(1, index)
