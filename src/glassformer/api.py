@@ -142,8 +142,7 @@ def train_into(
     config: Config, folder: Path, on_step: Callable[[StepMetrics], None] | None = None, seeds: int | None = None
 ) -> None:
     """Train, evaluate and report a run of a configuration that `override` has made, or several."""
-    from glassformer.training.multi_seed import start_seeds
-    from glassformer.training.trainer import start_run
+    from glassformer.training.trainer import start_run, start_seeds
 
     if seeds is None:
         start_run(config, RunFolder(folder), on_step)
@@ -192,8 +191,7 @@ def resume(out: str | Path, *, on_step: Callable[[StepMetrics], None] | None = N
 
 def resume_in(out: Path, on_step: Callable[[StepMetrics], None] | None, finish: bool) -> None:
     """Resume a run, or several seeds."""
-    from glassformer.training.multi_seed import resume_seeds
-    from glassformer.training.trainer import resume_run
+    from glassformer.training.trainer import resume_run, resume_seeds
 
     if not SeedsFolder(out).exists:
         resume_run(RunFolder(out), on_step, finish)

@@ -18,7 +18,7 @@ from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.models.ensemble import Ensemble, mean_logits
 from glassformer.run import Run
-from glassformer.training.preflight import preflight
+from glassformer.training.preparation import preflight
 
 TASKS = ("classify", "translate", "lm")
 
@@ -54,7 +54,7 @@ def test_an_ensemble_of_any_task_trains_validates_and_counts_its_work(task: str)
     valid = [report.valid for report in reports if report.valid is not None]
     assert valid and all(math.isfinite(value) for value in valid[-1].values())
 
-    from glassformer.training.budget import Pace
+    from glassformer.training.preparation import Pace
 
     pace = Pace(step=1.0, validation=0.0, tokens_per_s=1.0, padding=0.0)
     sizes = [small_ensemble(task, n) for n in (1, 2)]

@@ -20,7 +20,7 @@ from glassformer.evaluate.scores import class_scores as score
 from glassformer.report.seeds import load_seeds
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation
-from glassformer.training.multi_seed import resume_seeds
+from glassformer.training.trainer import resume_seeds
 
 from .test_end_to_end import TINY, write_reviews
 
@@ -203,12 +203,11 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
     shutil.rmtree(folder.run(5).path)
     shutil.rmtree(folder.run(6).path)
 
-    def diverge(config: Any, run: Any, on_step: Any) -> None:
-        run.path.mkdir()
+    def diverge(_: Any, run: Any, on_step: Any) -> None:
         run.write_divergence(3, "no number")
         raise DivergedError("the loss is no number")
 
-    monkeypatch.setattr("glassformer.training.multi_seed.train_or_resume", diverge)
+    monkeypatch.setattr("glassformer.training.trainer.start_run", diverge)
     facts = resume_seeds(folder, no_ensemble)
     assert facts.ensemble is None and not folder.ensemble.exists(), "what all three scored as one"
     assert facts.missing == [5, 6] and facts.complete and folder.best.path.name == "seed-4"

@@ -19,7 +19,7 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import Interrupted
 from glassformer.runs.folder import RunFolder
-from glassformer.training import finalize, multi_seed, trainer
+from glassformer.training import finalize, trainer
 
 if sys.platform == "win32":
     pytest.skip("POSIX signals", allow_module_level=True)
@@ -168,7 +168,7 @@ def test_between_seeds_and_in_their_ensemble(
     out, name = tmp_path / "my seeds", "_evaluate_ensemble"
     arguments = [*new_run(whole.parent, out), "--seeds", "2"]
     with monkeypatch.context() as patch:
-        patch.setattr(multi_seed, name, send_before(signal.SIGTERM, getattr(multi_seed, name)))
+        patch.setattr(trainer, name, send_before(signal.SIGTERM, getattr(trainer, name)))
         assert main(arguments) == 143
     assert f"resume with: glassformer train --resume '{out}'" in capsys.readouterr().err
     assert main(["train", "--resume", str(out)]) == 0

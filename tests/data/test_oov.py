@@ -12,8 +12,7 @@ from glassformer.data.corpus import RaggedArray
 from glassformer.data.findings import KnownData, unknown
 from glassformer.data.splits import Split
 from glassformer.runs.records import SplitRecord
-from glassformer.training.budget import Pace
-from glassformer.training.preflight import describe_splits, n_texts_with_unknown, preflight
+from glassformer.training.preparation import Pace, describe_splits, n_texts_with_unknown, preflight
 
 PACE = Pace(0.01, 0.1, 1000.0, 0.1)
 STRANGE = ["q r s", "a b c", "", "x a", "z"]

@@ -19,7 +19,7 @@ from tests.helpers.forking import Command
 from tests.helpers.together import environment_of
 
 from glassformer.distributed import process_group
-from glassformer.training import loop, validation
+from glassformer.training import loop
 from glassformer.training.state import RunContext
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
@@ -33,41 +33,41 @@ def fill_disk() -> None:
 
 def poison() -> None:
     """The loss of the last process is NaN from the fifth step on."""
-    step = loop.add_gradients
+    step = loop.optimizer_step
 
-    def poisoned(state: Any, run: Any, batches: Any, n_labels: float) -> tuple[float, float]:
+    def poisoned(state: Any, run: Any, *args: Any) -> Any:
         if state.progress.step >= 4 and run.group.rank == run.group.world_size - 1:
             task = state.train_module.module.task  # pyright: ignore[reportAttributeAccessIssue]
             own = task.loss_sum
-            task.loss_sum = lambda *args: own(*args) * math.nan
-        return step(state, run, batches, n_labels)
+            task.loss_sum = lambda *more: own(*more) * math.nan
+        return step(state, run, *args)
 
-    loop.add_gradients = poisoned
+    loop.optimizer_step = poisoned
 
 
 def fall_silent() -> None:
     """The last process stops responding from the ninth step on, and nobody waits long."""
     process_group.TIMEOUT = timedelta(seconds=6)
-    step = loop.add_gradients
+    step = loop.optimizer_step
 
-    def silent(state: Any, run: Any, batches: Any, n_labels: float) -> tuple[float, float]:
+    def silent(state: Any, run: Any, *args: Any) -> Any:
         if state.progress.step >= 8 and run.group.rank == run.group.world_size - 1:
             time.sleep(600)
-        return step(state, run, batches, n_labels)
+        return step(state, run, *args)
 
-    loop.add_gradients = silent
+    loop.optimizer_step = silent
 
 
 def terminate_in_validation() -> None:
     """SIGTERM reaches the last process alone, while it validates for the first time."""
-    score = validation.validation_scores
+    score = loop.validation_scores
 
     def terminated(context: RunContext, *args: Any) -> dict[str, float]:
         if context.group.world_size > 1 and context.group.rank == context.group.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
         return score(context, *args)
 
-    validation.validation_scores = terminated
+    loop.validation_scores = terminated
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from glassformer.cli.main import main
 from glassformer.config.recipes import load_recipe
 from glassformer.models import LanguageModel
 from glassformer.models.build import decoder_flops
-from glassformer.training.preflight import n_parameters
+from glassformer.training.preparation import n_parameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ranks.md").read_text(encoding="utf-8")
 

@@ -420,7 +420,7 @@ def test_compute_decoding_equals_the_manifest(runs: dict[str, Run]) -> None:
 
 def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
     run = run_of("classify", tmp_path)
-    state = TrainState.start(run_of("classify", tmp_path, seed=5).model, run.task)
+    state = TrainState(run_of("classify", tmp_path, seed=5).model, run.task)
     assert state.ema is not None
     for tensor in state.ema.tensors.values():
         tensor.mul_(0.5)  # so that the two sets of weights differ

@@ -13,9 +13,8 @@ from glassformer.data.batches import Batch
 from glassformer.data.splits import Split, TextData
 from glassformer.runs.records import StepMetrics
 from glassformer.tasks import TASKS, Task
-from glassformer.training.loop import Callback, end_of_budget, optimizer_step, train_steps
+from glassformer.training.loop import Callback, Validation, optimizer_step, train_steps
 from glassformer.training.state import RunContext, TrainState
-from glassformer.training.validation import Validation
 
 CPU = torch.device("cpu")
 MODEL = ModelConfig(n_layers=1, d_model=32, n_heads=2, d_ff=64, dropout=0.1)
@@ -79,7 +78,7 @@ def steps_of(
         return report
 
     with suppress(Enough):
-        train_steps(state, context, [end_of_budget(state), Validation(state, context), note])
+        train_steps(state, context, [Validation(state, context), note])
     return reports
 
 
@@ -99,7 +98,7 @@ class Small:
 
     def new_state(self) -> TrainState:
         torch.manual_seed(self.config.train.seed)
-        return TrainState.start(self.task.build_model(), self.task)
+        return TrainState(self.task.build_model(), self.task)
 
     def batches(self, epoch: int = 0) -> list[np.ndarray]:
         """The plan of an epoch."""
@@ -111,7 +110,7 @@ class Small:
 
     def update(self, state: TrainState, batches: list[Batch], lr: float) -> tuple[float, float]:
         """One update of a state."""
-        return optimizer_step(state, self.context, batches, lr)
+        return optimizer_step(state, self.context, batches, lr)[:2]
 
     def run(self, state: TrainState, most: int | None = None) -> list[StepMetrics]:
         """Reports of at most `most` updates; what stops there is a run that was killed there."""

@@ -25,12 +25,11 @@ from glassformer.errors import DataError, DivergedError, GlassformerError, Inter
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import StepMetrics
 from glassformer.training import preparation
-from glassformer.training.budget import measure_pace
-from glassformer.training.loop import local_batches, optimizer_step
+from glassformer.training.loop import local_batches, optimizer_step, validation_scores
+from glassformer.training.preparation import measure_pace
 from glassformer.training.signals import StopRequest
 from glassformer.training.state import RunContext, TrainState
 from glassformer.training.trainer import Trainer
-from glassformer.training.validation import validation_scores
 
 
 def free_port() -> int:
@@ -105,7 +104,7 @@ def begin(ranks: ProcessGroup, task: str, n: int, settings: dict[str, Any]) -> t
     alone = small_run(config, data_of(task, n)).context
     run = replace(alone, group=ranks)
     torch.manual_seed(config.train.seed)
-    return run, TrainState.start(run.task.build_model(), run.task, ranks)
+    return run, TrainState(run.task.build_model(), run.task, ranks)
 
 
 def _digest(state: TrainState) -> str:
@@ -126,7 +125,7 @@ def validate(ranks: ProcessGroup, task: str, sizes: list[int]) -> list[dict[str,
         run = small_run(config_of(task), replace(data, valid=some)).context
         shared = replace(run, group=ranks)
         torch.manual_seed(0)
-        state = TrainState.start(run.task.build_model(), run.task)
+        state = TrainState(run.task.build_model(), run.task)
         scores = validation_scores(shared, state, run.valid, run.data.valid)
         seen = [int(i) for batch in run.task.batches(state.eval_model, run.valid, ranks) for i in batch.index]
         found.append({"scores": scores, "seen": seen})
@@ -137,7 +136,7 @@ def diverge(ranks: ProcessGroup) -> list[Any]:
     """What is said, and whether anything was updated, when the loss of the last process alone is no number."""
     run = replace(small_run(config_of("classify"), data_of("classify")).context, group=ranks)
     torch.manual_seed(0)
-    state = TrainState.start(run.task.build_model(), run.task, ranks)
+    state = TrainState(run.task.build_model(), run.task, ranks)
     before = {name: p.detach().clone() for name, p in state.model.named_parameters()}
     batches = local_batches(run, run.task.epoch_batches(run.train, 0)[:1])
     if ranks.rank == ranks.world_size - 1:
@@ -165,9 +164,9 @@ def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
     trainer = Trainer(run, state, "", RunFolder("none"), request)
 
     def act(report: StepMetrics) -> StepMetrics:
-        report = trainer.note_requests(report)
-        seen.append([report.valid is not None, report.stop])
-        if report.stop is not None:
+        trainer.look(report.step)
+        seen.append([report.valid is not None, trainer.signal])
+        if trainer.signal is not None:
             state.progress.finished = "stopped"
         return report
 
@@ -181,7 +180,7 @@ def pace(ranks: ProcessGroup) -> list[float]:
     if not ranks.is_main:
         make = run.task.make_batch
         run.task.make_batch = lambda corpus, index: (time.sleep(0.01), make(corpus, index))[1]
-    state = TrainState.start(run.task.build_model(), run.task, ranks)
+    state = TrainState(run.task.build_model(), run.task, ranks)
     return list(vars(measure_pace(replace(run, group=ranks), state)).values())
 
 

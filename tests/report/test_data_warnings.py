@@ -18,8 +18,7 @@ from glassformer.errors import CheckpointError
 from glassformer.report.findings import RULES
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.records import DataRecord
-from glassformer.training.budget import Pace
-from glassformer.training.preflight import preflight
+from glassformer.training.preparation import Pace, preflight
 
 LABELS = ["genre: sci-fi", "a: b: c", ": ", "'quoted': twice"]
 

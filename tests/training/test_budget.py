@@ -18,9 +18,8 @@ from glassformer.config import Config, TrainConfig
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import CheckpointError
 from glassformer.runs.folder import RunFolder
-from glassformer.training import budget
-from glassformer.training.budget import Pace, batches_to_time, in_updates, measure_pace
-from glassformer.training.preparation import settle_budget
+from glassformer.training import preparation
+from glassformer.training.preparation import Pace, batches_to_time, in_updates, measure_pace, settle_budget
 from glassformer.training.state import Progress, RunContext, copy_weights
 
 PACE = Pace(step=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
@@ -92,13 +91,13 @@ def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(monkeypatc
     """Fitting chooses a translator's metric; only the length of what it writes is another."""
     run, seen = small("translate", minutes=0.01), []
     run.task.metric = "exact_match"
-    score = budget.validation_scores
+    score = preparation.validation_scores
 
     def watched(context: RunContext, *args: Any) -> dict[str, float]:
         seen.append((context.task.metric, context.task.config, context.config))
         return score(context, *args)
 
-    monkeypatch.setattr(budget, "validation_scores", watched)
+    monkeypatch.setattr(preparation, "validation_scores", watched)
     measure_pace(run.context, run.new_state())
     [(metric, of_task, of_run)] = seen
     assert metric == "exact_match" and of_task == of_run
@@ -145,5 +144,5 @@ def test_a_run_whose_budget_is_not_in_updates_is_refused(reviews: Path, tmp_path
     folder = RunFolder(tmp_path / "run")
     config = folder.read_config()
     folder.write_config(replace(config, train=replace(config.train, epochs=None, steps=None, minutes=0.005)))
-    with pytest.raises(CheckpointError, match="has a budget in minutes, not in steps"):
+    with pytest.raises(CheckpointError, match="is not what the run was begun with"):
         glassformer.resume(tmp_path / "run")

@@ -17,7 +17,7 @@ from glassformer.errors import UsageError
 from glassformer.models.ensemble import members_of
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.training.losses import adversarial_backward, backward, perturbation
+from glassformer.training.loop import adversarial_backward, backward, perturbation
 from glassformer.training.state import LossModule, TrainState
 
 TASKS = ["classify", "translate", "lm", "pretrain"]

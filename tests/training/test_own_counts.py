@@ -8,7 +8,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 
 from glassformer.runs.records import DataRecord, SplitRecord
-from glassformer.training.preflight import describe_splits
+from glassformer.training.preparation import describe_splits
 from glassformer.utils.safe_read import dataclass_from_json
 
 

@@ -108,20 +108,37 @@ def test_the_time_of_a_pause_is_not_counted(tmp_path: Path, monkeypatch: pytest.
     assert [row.paused for row in logged[:5]] == [False, False, False, True, False]
 
 
-def test_a_stop_while_paused_is_saved_and_resumed(tmp_path: Path) -> None:
-    table = write_table(tmp_path)
-    run(tmp_path / "plain", table, [])
-    with pytest.raises(Interrupted) as stopped:
-        run(tmp_path / "run", table, [Control(stop=True)])
-    assert stopped.value.exit_code == 128 + signal.SIGINT
-    assert "step 4; everything is saved" in stopped.value.message
+def test_a_stop_ends_a_training_as_ctrl_c_and_finish_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, validated = write_table(tmp_path), {"validate_every": 0.1, "validate_min_steps": 2}
+    cut, stopped = RunFolder(tmp_path / "cut"), RunFolder(tmp_path / "run")
+
+    def train_until_step_4(folder: RunFolder, stop: Callable[[], None]) -> None:
+        settings = SMALL | SETTINGS | validated
+
+        def on_step(report: StepMetrics) -> None:
+            if report.step == 3:
+                stop()
+
+        train("classify", out=folder.path, on_step=on_step, train_file=str(table), steps=STEPS, **settings)
+
+    with pytest.raises(Interrupted):
+        train_until_step_4(cut, lambda: signal.raise_signal(signal.SIGINT))
+    ControlFile(cut.control).write(PAUSE)  # left by a training that was killed
+    resume(cut.path, finish=True)
+    train_until_step_4(stopped, lambda: ControlFile(stopped.control).write(Control(stop=True)))
+    assert not cut.control.exists() and not stopped.control.exists(), "removed at the end"
+    for file in ("model/model.safetensors", "predictions.jsonl", "evaluation.json"):
+        assert (stopped.path / file).read_bytes() == (cut.path / file).read_bytes(), file
+    assert "stopped at step 4, before its budget was used" in stopped.report.read_text("utf-8")
+    capsys.readouterr()
+    resume(stopped.path)
+    assert f"{stopped.path} trains no more" in capsys.readouterr().err and len(stopped.read_metrics()) == 4
+
+
+def test_a_stop_ends_a_pause_too(tmp_path: Path) -> None:
+    _, watcher = run(tmp_path / "run", write_table(tmp_path), [Control(stop=True)])
     folder = RunFolder(tmp_path / "run")
-    assert not folder.control.exists()
-    ControlFile(folder.control).write(PAUSE)  # left by a training that was killed
-    resume(folder.path)
-    assert not folder.control.exists()
-    weights = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("plain", "run")]
-    assert weights[0] == weights[1]
+    assert watcher.seen == [4] and folder.finished and len(folder.read_metrics()) == 4
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])

@@ -14,7 +14,7 @@ from glassformer.runs import records
 from glassformer.runs.model_folder import load_checkpoint, save_checkpoint
 from glassformer.runs.records import StepMetrics
 from glassformer.training import loop
-from glassformer.training.state import Progress, TrainState
+from glassformer.training.state import Progress, TrainState, copy_weights
 from glassformer.utils.safe_read import dataclass_from_json
 
 
@@ -73,7 +73,7 @@ def test_members_of_an_ensemble_are_named_apart() -> None:
 
 def test_zeros_that_move_and_infinities_can_be_logged() -> None:
     model = torch.nn.ParameterDict({name: torch.nn.Parameter(torch.zeros(2, 2)) for name in "abc"})
-    before = loop.trained_matrices(model)
+    before = copy_weights(dict(model.named_parameters()))
     with torch.no_grad():
         model["b"].fill_(1.0)
         model["c"].fill_(torch.inf)
@@ -104,7 +104,7 @@ def test_the_share_is_that_of_the_norms_since_the_last() -> None:
 def test_the_share_of_time_spent_making_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that making a batch advances by 3 and a step by 1."""
     now = 0.0
-    made, stepped = loop.local_batches, loop.update_weights
+    made, stepped = loop.local_batches, loop.optimizer_step
 
     def make(*args: object) -> object:
         nonlocal now
@@ -117,7 +117,7 @@ def test_the_share_of_time_spent_making_batches(monkeypatch: pytest.MonkeyPatch)
         return stepped(*args)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(loop, "local_batches", make)
-    monkeypatch.setattr(loop, "update_weights", step)
+    monkeypatch.setattr(loop, "optimizer_step", step)
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now)
     run = small("lm", validate_every=100.0)
     waits = [report.wait for report in run.run(run.new_state(), most=5)]

@@ -22,10 +22,9 @@ from glassformer.data.splits import Split, TextData
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.computing import CHOICES, computing, in_words, trial
-from glassformer.training.loop import end_of_budget, optimizer_step, train_step
+from glassformer.training.loop import optimizer_step, train_step, validation_scores
 from glassformer.training.preparation import prepare
 from glassformer.training.state import RunContext, TrainState
-from glassformer.training.validation import validation_scores
 from glassformer.utils.device import Computing
 
 
@@ -93,7 +92,7 @@ class OurTrainer:
         self.run = self.entered.enter_context(computing(run.with_config(replace(config, train=train))))
         model = task.build_model()
         start_alike(model, embedding_std=w.d_model**-0.5 if w.kind == "translate" else 0.02)
-        self.state = TrainState.start(model, task)
+        self.state = TrainState(model, task)
         self.w, self.texts = w, texts
         self.n_parameters = sum(p.numel() for p in model.parameters())
 
@@ -113,7 +112,7 @@ class OurTrainer:
         if self.run.threads is not None:
             self.run.threads.adjust()
         lr = self.w.lr * min(1.0, (self.state.progress.step + 1) / WARM_UP_UPDATES)
-        loss, _ = optimizer_step(self.state, self.run, [prepared], lr)
+        loss = optimizer_step(self.state, self.run, [prepared], lr).loss
         self.state.progress.step += 1
         return loss
 
@@ -131,7 +130,7 @@ class OurCurve:
         self.entered = ExitStack()
         self.context, self.metric = self.entered.enter_context(computing(prepare(config))), spec["metric"]
         torch.manual_seed(config.train.seed)
-        self.state = TrainState.start(self.context.task.build_model(), self.context.task)
+        self.state = TrainState(self.context.task.build_model(), self.context.task)
 
     def step(self, seconds: float) -> bool:
         """Run the next step, if there is one; the harness asks for scores, and none is validated in between."""
@@ -141,7 +140,7 @@ class OurCurve:
         if progress.position == 0:
             self.plan = [*self.context.task.epoch_batches(self.context.train, progress.epoch)]
         part = self.plan[progress.position : progress.position + n]
-        end_of_budget(self.state)(train_step(self.state, self.context, part, len(self.plan)))
+        train_step(self.state, self.context, part, len(self.plan))
         return True
 
     def score(self) -> dict[str, float]:

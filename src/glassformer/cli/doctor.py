@@ -49,7 +49,7 @@ def _in_words(checkup: Checkup) -> Iterator[str]:
 def machine() -> dict[str, Any]:
     """Return versions, device, threads and the folder of downloads."""
     from glassformer.data.download import cache_dir
-    from glassformer.training.preflight import describe_machine
+    from glassformer.training.preparation import describe_machine
     from glassformer.utils.device import choose_device
 
     facts, cache = describe_machine(choose_device("auto")), cache_dir()

@@ -18,7 +18,7 @@ from glassformer.nn.layers import FeedForward, Layer, LayerNorm, Residual, RMSNo
 
 def encoder_flops(c: ModelConfig, length: float) -> float:
     """Return the FLOPs of the encoder per token, for texts of `length` tokens."""
-    return c.n_layers * (_attention_flops(c, length) + _feed_forward_flops(c))
+    return c.n_layers * _layer_flops(c, length)
 
 
 def decoder_flops(c: ModelConfig, length: float, vocab_size: int, cross: bool) -> float:
@@ -26,18 +26,15 @@ def decoder_flops(c: ModelConfig, length: float, vocab_size: int, cross: bool) -
 
     Causal attention sees half of the keys on average. The source of cross attention counts as equally long.
     """
-    layer = _attention_flops(c, length / 2) + _feed_forward_flops(c) + (_attention_flops(c, length) if cross else 0)
-    return c.n_layers * layer + 2 * c.d_model * vocab_size
+    n_keys = (length / 2, length) if cross else (length / 2,)
+    return c.n_layers * _layer_flops(c, *n_keys) + 2 * c.d_model * vocab_size
 
 
-def _attention_flops(c: ModelConfig, n_keys: float) -> float:
-    """Return the FLOPs per query of four projections, then scores and weighted sum over `n_keys`."""
+def _layer_flops(c: ModelConfig, *n_keys: float) -> float:
+    """Return the FLOPs of a layer per query: each attention's projections, scores and sum, and the feed-forward."""
     width = c.n_heads * d_head_of(c)
-    return 8 * c.d_model * width + 4 * n_keys * width
-
-
-def _feed_forward_flops(c: ModelConfig) -> float:
-    return (6 if c.activation == "swiglu" else 4) * c.d_model * d_ff_of(c)
+    attention = sum(8 * c.d_model * width + 4 * n * width for n in n_keys)
+    return attention + (6 if c.activation == "swiglu" else 4) * c.d_model * d_ff_of(c)
 
 
 class _NoInitialisation(TorchFunctionMode):

@@ -35,7 +35,7 @@ def start_sum(config: Config, data: JsonObject, tokenizer_sha256: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-NOT_LOGGED = {"progress", "eta_seconds", "stop"}
+NOT_LOGGED = {"progress", "eta_seconds"}
 LOGGED_IF_SET = {"best", "paused"}
 
 
@@ -136,8 +136,7 @@ class StepMetrics:
             time that the main process spent making batches.
         best: the validation is the best so far, so that its weights are kept; logged where it is.
         paused: training pauses after this step, as `control.json` asks; logged where it does.
-        progress: share of the budget that is used, and the seconds left; these and the rest are not logged.
-        stop: the signal after which every process stops here.
+        progress: share of the budget that is used, and the seconds left; these two are not logged.
     """
 
     step: Count
@@ -157,7 +156,6 @@ class StepMetrics:
     valid: dict[str, float] | None = None
     best: bool = False
     paused: bool = False
-    stop: int | None = None
 
     def line(self) -> str:
         left_out = NOT_LOGGED | {name for name in LOGGED_IF_SET if not getattr(self, name)}

@@ -22,7 +22,7 @@ from glassformer.runs.model_folder import CARD, save_model
 from glassformer.runs.records import IMPORT, Evaluation, StepMetrics, interval_key
 from glassformer.tasks import Task
 from glassformer.training.computing import computing_of
-from glassformer.training.finetune import reload_pretrained
+from glassformer.training.finetune import load_pretrained
 from glassformer.training.loop import optimizer_step
 from glassformer.training.preparation import initial_model
 from glassformer.training.state import Progress, RunContext, TrainState
@@ -49,7 +49,7 @@ def overfit_batch(context: RunContext, on_step: Callable[[StepMetrics], None] | 
     config = replace(config, **dict.fromkeys(off, 0.0))
     context = context.with_config(replace(context.config, train=config))
     torch.manual_seed(config.seed)
-    state = TrainState.start(context.task.build_model().to(context.device), context.task)
+    state = TrainState(context.task.build_model().to(context.device), context.task)
     for group in state.optimizer.param_groups:
         group["weight_decay"] = 0.0
     for module in state.model.modules():
@@ -60,7 +60,7 @@ def overfit_batch(context: RunContext, on_step: Callable[[StepMetrics], None] | 
     loss = float("inf")
     for step in range(1, MAX_STEPS + 1):
         lr = config.lr * min(1.0, step / 20)
-        loss, norm = optimizer_step(state, context, [batch], lr)
+        loss, norm = optimizer_step(state, context, [batch], lr)[:2]
         state.progress.step = step
         if on_step is not None:
             on_step(StepMetrics(step, 0.0, loss, lr, norm, 0.0, 0.0, 0.0, step / MAX_STEPS))
@@ -89,17 +89,6 @@ def model_metadata(task: Task) -> dict[str, Any]:
     }
 
 
-def save_task_model(task: Task, model: nn.Module, folder: RunFolder) -> None:
-    """Write `model/`: configuration, weights and tokenizer; its card needs the scores.
-
-    Of a run that began with imported weights, the configuration says where they came from.
-    """
-    tokenizer = {folder.tokenizer.name: folder.tokenizer.read_bytes()}
-    origin = folder.read_data().base.get(IMPORT)
-    metadata = model_metadata(task) | ({} if origin is None else {IMPORT: origin})
-    save_model(folder.model, metadata, dict(model.named_parameters()), tokenizer)
-
-
 def finish_run(context: RunContext, model: nn.Module, folder: RunFolder, progress: Progress) -> None:
     """Save the model, evaluate it once and write the report; what was finished before a resume is skipped.
 
@@ -109,8 +98,10 @@ def finish_run(context: RunContext, model: nn.Module, folder: RunFolder, progres
     if not folder.finished:
         context = replace(context, task=context.task.decided(answering, context.valid))
     if not folder.trained:
-        save_task_model(context.task, model, folder)
-        atomic_write_text(folder.model / CARD, model_card(record))
+        origin = record.data.base.get(IMPORT)  # of a run that began with imported weights: where they came from
+        metadata = model_metadata(context.task) | ({} if origin is None else {IMPORT: origin})
+        tokenizer = {folder.tokenizer.name: folder.tokenizer.read_bytes()}
+        save_model(folder.model, metadata, dict(model.named_parameters()), tokenizer, model_card(record))
     if not folder.finished:
         record = replace(record, evaluation=evaluate_run(context, answering, folder, progress))
     atomic_write_text(folder.model / CARD, model_card(record))
@@ -129,8 +120,8 @@ def _score_probe(context: RunContext, split: Split, folder: RunFolder) -> dict[s
         return None
     logger.info("comparing with the pretrained model as it was")
     try:
-        pretrained = context.pretrained or reload_pretrained(begin, folder.read_data().base.get("sha256", ""))
-        model, fitted = initial_model(replace(context, pretrained=pretrained.for_task(context.task)))
+        pretrained = context.pretrained or load_pretrained(begin, folder.read_data().base.get("sha256", ""))
+        model, fitted = initial_model(replace(context, pretrained=pretrained.for_task(context.task)), logs=False)
     except (CheckpointError, UsageError) as error:  # it was moved since, and the run is whole without it
         logger.warning(f"not compared with the pretrained model as it was: {error.message}")
         return None

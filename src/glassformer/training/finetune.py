@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from glassformer.config import Config, ModelConfig
 from glassformer.config.recipes import remaining_auto
@@ -84,8 +84,12 @@ class PretrainedModel:
             return replace(self, weights={name: w for name, w in self.weights.items() if not _HEAD.match(name)})
         if ours is None or theirs is None:
             return replace(self, weights=in_scale(self.weights, self.decision, task.decision))
-        order = [theirs.index(name) for name in ours]
-        return replace(self, weights={n: _in_order(w, order) if _HEAD.match(n) else w for n, w in self.weights.items()})
+        order, weights = [theirs.index(name) for name in ours], dict(self.weights)
+        for name in filter(_HEAD.match, self.weights):
+            rows = weights[name]
+            swapped = len(rows) == 1 and order != [0, 1]  # two classes share one row, the logit of the second
+            weights[name] = -rows if swapped else rows if len(rows) == 1 else rows[order]
+        return replace(self, weights=weights)
 
 
 def in_scale(weights: Weights, theirs: Decision, ours: Decision) -> Weights:
@@ -99,25 +103,19 @@ def in_scale(weights: Weights, theirs: Decision, ours: Decision) -> Weights:
     return scaled
 
 
-def _in_order(rows: Tensor, order: list[int]) -> Tensor:
-    """Return the rows of a head in another order; two classes share one row, the logit of the second."""
-    if len(rows) == 1:
-        return rows if order == [0, 1] else -rows
-    return rows[order]
-
-
-def load_pretrained(path: str) -> PretrainedModel:
-    """Load the model of a run folder or of a model folder.
-
-    Of several seeds it is the best by validation.
+def load_pretrained(path: str, expected: str | None = None) -> PretrainedModel:
+    """Load the model of a run folder or of a model folder; of several seeds the best by validation.
 
     Raises:
-        CheckpointError: it is missing or damaged.
+        CheckpointError: it is missing or damaged, or has another SHA-256 than is `expected`.
     """
     folder = pretrained_folder(path)
     task, weights = load_model_folder(RunFolder(folder))
     config = Config(task=task.name, text=task.config.text, model=task.config.model)
     sha256 = sha256_regular(folder / WEIGHTS)
+    if expected not in (None, sha256):
+        message = f"the weights in {path}, which this run was initialised from, have changed since"
+        raise CheckpointError(message, "restore them, or start a new run")
     return PretrainedModel(path, config, task.tokenizer, weights, sha256, task.label_names, task.decision)
 
 
@@ -186,30 +184,33 @@ def copy_pretrained_weights(model: nn.Module, pretrained: PretrainedModel) -> li
     Raises:
         UsageError: no weight matches.
     """
-    params, matching = dict(model.named_parameters()), _matching(model, pretrained)
-    if not matching:
+    params, weights, new = dict(model.named_parameters()), pretrained.weights, list[str]()
+    for name, param in params.items():
+        weight = weights.get(name, weights.get(_MEMBER.sub("", name)))
+        if weight is not None and weight.shape == param.shape:
+            with torch.no_grad():
+                param.copy_(weight)
+        else:
+            new.append(name)
+    if len(new) == len(params):
         message = f"{pretrained.path}, a run of the task {pretrained.config.task}, shares no weights with this model"
         if (n := pretrained.config.model.ensemble_size) > 1:
             raise UsageError(f"{message}: it is an ensemble of {n}", f"use --model.ensemble-size {n}")
         raise UsageError(message, "initialise from a run of the same task, or a classifier from a run of pretrain")
-    with torch.no_grad():
-        for name, weight in matching.items():
-            params[name].copy_(weight)
-    return [name for name in params if name not in matching]
+    return new
 
 
-def log_start(model: nn.Module, pretrained: PretrainedModel) -> None:
+def log_start(model: nn.Module, pretrained: PretrainedModel, new: list[str]) -> None:
     """Log how many weights of a model are those of a pretrained one, and which are new.
 
     Warn if embeddings or layers are among these, as where the pretrained model is of another kind.
     """
-    params, matching = dict(model.named_parameters()), _matching(model, pretrained)
-    new = [name for name in params if name not in matching]
-    n, rest = sum(params[name].numel() for name in matching), f"; new: {', '.join(new[:4])}" if new else ""
-    more = f" and {len(new) - 4} more" if len(new) > 4 else ""
-    logger.info(
-        f"initialised from {pretrained.path}: {len(matching)} of {len(params)} tensors, {n:,} weights{rest}{more}"
-    )
+    params = dict(model.named_parameters())
+    n, rest = sum(p.numel() for name, p in params.items() if name not in new), ""
+    if new:
+        rest = f"; new: {', '.join(new[:4])}" + (f" and {len(new) - 4} more" if len(new) > 4 else "")
+    copied = f"{len(params) - len(new)} of {len(params)} tensors, {n:,} weights"
+    logger.info(f"initialised from {pretrained.path}: {copied}{rest}")
     if drawn := [name for name in new if is_below_head(name)]:
         kind = task_class(pretrained.config.task).report.model_name
         what = f"{len(drawn)} tensors below the head begin at random, such as {drawn[0]}"
@@ -221,13 +222,6 @@ def log_start(model: nn.Module, pretrained: PretrainedModel) -> None:
 def is_below_head(name: str) -> bool:
     """Return whether a parameter is of an embedding or a layer, and not of what answers from their output."""
     return _BELOW_HEAD.search(name) is not None
-
-
-def _matching(model: nn.Module, pretrained: PretrainedModel) -> Weights:
-    """Return the pretrained weights that fit, by the names of the model's parameters."""
-    params, weights = dict(model.named_parameters()), pretrained.weights
-    candidates = {name: weights.get(name, weights.get(_MEMBER.sub("", name))) for name in params}
-    return {name: w for name, w in candidates.items() if w is not None and w.shape == params[name].shape}
 
 
 def freeze(model: nn.Module, n_layers: int) -> None:
@@ -245,19 +239,6 @@ def freeze(model: nn.Module, n_layers: int) -> None:
         module.requires_grad_(False)
     n_trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     logger.info(f"frozen      embeddings and {n_layers} layers; {n_trained:,} parameters are trained")
-
-
-def reload_pretrained(path: str, sha256: str) -> PretrainedModel:
-    """Load the model that a run without a checkpoint was initialised from, unchanged since then.
-
-    Raises:
-        CheckpointError: it is missing or has changed.
-    """
-    pretrained = load_pretrained(path)
-    if pretrained.sha256 != sha256:
-        message = f"the weights in {path}, which this run was initialised from, have changed since"
-        raise CheckpointError(message, "restore them, or start a new run")
-    return pretrained
 
 
 def _differences(config: Config, pretrained: Config) -> Iterator[tuple[str, str, Any, Any]]:

@@ -1,27 +1,41 @@
-"""The training loop: what a step does, and what follows each step. Plain PyTorch, shared by all tasks."""
+"""The training loop: what a step does, the loss and its gradients, and validation. Plain PyTorch, shared by all tasks.
+
+Losses are sums over the labels of a batch in nats, and are divided once. Reported is the plain cross-entropy also with
+adversarial training, so that the curves of runs with and without it can be compared.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
 from glassformer.data.batches import Batch
+from glassformer.data.corpus import EncodedCorpus
+from glassformer.data.splits import Split
 from glassformer.errors import DivergedError
-from glassformer.runs.model_folder import Weights
+from glassformer.nn.embeddings import TokenEmbedding
+from glassformer.runs.model_folder import Weights, load_weights
 from glassformer.runs.records import StepMetrics, logs_updates
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.training.losses import adversarial_backward, backward
 from glassformer.training.optimizer import lr_factor
-from glassformer.training.state import Progress, RunContext, TrainState
+from glassformer.training.state import Progress, RunContext, TrainState, copy_weights
+from glassformer.utils.device import autocast
+from glassformer.utils.formatting import counted
 from glassformer.utils.process_settings import turns
+
+logger = logging.getLogger(__name__)
 
 Callback = Callable[[StepMetrics], StepMetrics]
 """What follows a step: gets its metrics and returns them, perhaps with more in them. None draws a random number."""
@@ -40,19 +54,8 @@ def train_steps(state: TrainState, context: RunContext, callbacks: Sequence[Call
                 break
 
 
-def end_of_budget(state: TrainState) -> Callback:
-    """Return a callback that says so where the budget is used."""
-
-    def act(metrics: StepMetrics) -> StepMetrics:
-        if metrics.progress >= 1.0:
-            state.progress.finished = "budget"
-        return metrics
-
-    return act
-
-
 def train_step(state: TrainState, context: RunContext, plan: Sequence[np.ndarray], n_in_epoch: int) -> StepMetrics:
-    """Take one step on entries of the plan of an epoch, and return its metrics; the loss is in nats per label."""
+    """Take one step on entries of the plan of an epoch, and return its metrics; the last one ends the budget."""
     progress, config = state.progress, context.config.train
     turns.give_way()  # to threads of this process that predict with other settings of torch
     n_threads = context.threads.adjust() if context.threads else torch.get_num_threads()
@@ -62,27 +65,36 @@ def train_step(state: TrainState, context: RunContext, plan: Sequence[np.ndarray
     lr = config.lr * lr_factor(config.schedule, config.warmup, progress.step + 1, used)
     batches = local_batches(context, plan)
     made = time.perf_counter()
-    counts = [sum(counts) for counts in zip(*((b.n_labels, b.n_tokens, b.n_slots) for b in batches), strict=True)]
-    n_labels, n_tokens, n_slots = context.group.all_reduce(*counts)
-    loss, norm = add_gradients(state, context, batches, n_labels)
-    ratios = update_weights(state, lr, is_logged)
+    taken = optimizer_step(state, context, batches, lr, is_logged)
     seconds = time.perf_counter() - began
-    progress.advance(len(plan), n_in_epoch, seconds, norm > (config.max_grad_norm or math.inf))
+    progress.step += 1
+    progress.position += len(plan)
+    if progress.position >= n_in_epoch:
+        progress.epoch, progress.position = progress.epoch + 1, 0
+    progress.seconds += seconds
+    progress.steps_counted += 1
+    progress.steps_clipped += taken.grad_norm > (config.max_grad_norm or math.inf)
+    clipped = None
+    if is_logged:
+        clipped = progress.steps_clipped / progress.steps_counted
+        progress.steps_counted = progress.steps_clipped = 0
     used = budget_used(progress, config, n_in_epoch)
+    if used >= 1.0:
+        progress.finished = "budget"
     return StepMetrics(
         step=progress.step,
         epoch=progress.epoch + progress.position / n_in_epoch,
-        loss=loss,
+        loss=taken.loss,
         lr=lr,
-        grad_norm=norm,
-        tokens_per_s=n_tokens / seconds,
-        padding=1 - n_tokens / max(1, n_slots),
+        grad_norm=taken.grad_norm,
+        tokens_per_s=taken.n_tokens / seconds,
+        padding=1 - taken.n_tokens / max(1, taken.n_slots),
         seconds=progress.seconds,
         progress=used,
         eta_seconds=progress.seconds * (1 - used) / used if used > 0 else None,
         threads=n_threads if context.device.type == "cpu" else None,
-        update_ratios=ratios,
-        clipped=progress.take_clipped() if is_logged else None,
+        update_ratios=taken.update_ratios,
+        clipped=clipped,
         wait=(made - began) / seconds if is_logged else None,
     )
 
@@ -95,10 +107,20 @@ def local_batches(context: RunContext, plan: Sequence[np.ndarray]) -> list[Batch
     return [(batch if counts else batch.unscored()).to(context.device) for batch, counts in made]
 
 
-def add_gradients(
-    state: TrainState, context: RunContext, batches: Sequence[Batch], n_labels: float
-) -> tuple[float, float]:
-    """Add the gradients of one or more batches; return the loss in nats per label and the norm before clipping.
+class Taken(NamedTuple):
+    """A step: the loss in nats per label, the norm before clipping, and the real tokens and places of all processes."""
+
+    loss: float
+    grad_norm: float
+    n_tokens: float
+    n_slots: float
+    update_ratios: dict[str, float] | None
+
+
+def optimizer_step(
+    state: TrainState, context: RunContext, batches: Sequence[Batch], lr: float, with_ratios: bool = False
+) -> Taken:
+    """Take one step on one or more batches of this process; the progress stays.
 
     Losses are summed and divided once by the labels of all batches and processes, so that accumulated small batches
     give the step of one large batch, whatever their lengths. DDP averages the gradients of the processes, so each
@@ -107,9 +129,11 @@ def add_gradients(
     Raises:
         DivergedError: loss or gradient is not finite; no weight was changed.
     """
-    config, group, total = context.config.train, context.group, torch.zeros((), device=context.device)
+    config, group, progress = context.config.train, context.group, state.progress
+    counts = zip(*((batch.n_labels, batch.n_tokens, batch.n_slots) for batch in batches), strict=True)
+    n_labels, n_tokens, n_slots = group.all_reduce(*map(sum, counts))
+    n_labels, total = max(1.0, n_labels), torch.zeros((), device=context.device)  # special tokens alone have no label
     state.model.train()
-    n_labels = max(1.0, n_labels)  # texts of special tokens alone have none
     add_gradient = adversarial_backward if config.adversarial else backward
     for i, batch in enumerate(batches):
         batch = word_dropout(batch, context.task.tokenizer, config.word_mask_prob, config.word_unknown_prob)
@@ -120,35 +144,24 @@ def add_gradients(
     local_loss, norm = torch.stack([total, clipped]).tolist()
     (loss_sum,) = group.all_reduce(local_loss)
     if not (math.isfinite(loss := loss_sum / n_labels) and math.isfinite(norm)):
-        raise divergence_error(state, context, loss, norm, batches)
-    return loss, norm
-
-
-def update_weights(state: TrainState, lr: float, with_ratios: bool = False) -> dict[str, float] | None:
-    """Update the weights by their gradients, and the moving average; return the `update_ratios`, if wanted."""
+        local = [int(i) for batch in batches if batch.n_labels for i in batch.index[:5]]
+        examples = ", ".join(str(i) for rows in group.all_gather_rows([local], group.world_size) for i in rows)
+        raise DivergedError(
+            f"loss {loss} and gradient norm {norm} at step {progress.step + 1} (epoch {progress.epoch}, batch "
+            f"{progress.position}, examples {examples} …); no weight was changed",
+            "the last checkpoint is sound: lower --lr, raise --warmup or set --max-grad-norm 1, and train again",
+        )
     for param_group in state.optimizer.param_groups:
         param_group["lr"] = lr * param_group.get("lr_factor", 1.0)
-    # Copied here and not before the gradients, since the activations, which need more memory, are gone.
-    before = trained_matrices(state.model) if with_ratios else None
+    before: Weights = {}
+    if with_ratios:  # copied after the backward pass, when the activations, which need more memory, are gone
+        before = copy_weights({n: p for n, p in state.model.named_parameters() if p.requires_grad and p.dim() > 1})
     state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)
-    ratios = None if before is None else update_ratios(state.model, before)
+    ratios = update_ratios(state.model, before) if with_ratios else None
     if state.ema is not None:
-        state.ema.update(state.model, state.progress.step)
-    return ratios
-
-
-def optimizer_step(state: TrainState, context: RunContext, batches: Sequence[Batch], lr: float) -> tuple[float, float]:
-    """Take one step on batches that are made, and return its loss and gradient norm; the progress stays."""
-    (n_labels,) = context.group.all_reduce(sum(batch.n_labels for batch in batches))
-    loss, norm = add_gradients(state, context, batches, n_labels)
-    update_weights(state, lr)
-    return loss, norm
-
-
-def trained_matrices(model: nn.Module) -> Weights:
-    """Return copies of the parameters with two dimensions or more that are trained, embeddings among them."""
-    return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1}
+        state.ema.update(state.model, progress.step)
+    return Taken(loss, norm, n_tokens, n_slots, ratios)
 
 
 @torch.no_grad()
@@ -172,7 +185,7 @@ def budget_used(progress: Progress, config: TrainConfig, batches_per_epoch: int)
     """Return the share of the budget used, in [0, 1]: the larger of those of epochs and steps.
 
     It depends on the position of the run and not on the clock, so that a run can be repeated and resumed: minutes
-    become steps before the first one (`budget.py`).
+    become steps before the first one (`in_updates`).
     """
     epochs = (progress.epoch + progress.position / batches_per_epoch) / (config.epochs or math.inf)
     return min(1.0, max(epochs, progress.step / (config.steps or math.inf)))
@@ -185,27 +198,150 @@ def word_dropout(batch: Batch, tokenizer: Tokenizer, mask_prob: float, unknown_p
     tokens stay.
     """
     is_word = ~torch.isin(batch.ids, torch.tensor(sorted(tokenizer.special_ids), device=batch.ids.device))
-    if unknown_prob > 0.0:
-        chosen = is_word & (torch.rand(batch.ids.shape, device=batch.ids.device) < unknown_prob)
-        batch = replace(batch, ids=batch.ids.masked_fill(chosen, tokenizer.unk_id))
-    if mask_prob > 0.0:
-        chosen = is_word & (torch.rand(batch.ids.shape, device=batch.ids.device) < mask_prob)
-        batch = replace(batch, ids=batch.ids.masked_fill(chosen, tokenizer.mask_id))
-        if batch.ngram_batch is not None:
-            ngram_batch = replace(batch.ngram_batch, index=batch.ngram_batch.index.masked_fill(chosen, 0))
-            batch = replace(batch, ngram_batch=ngram_batch)
+    for share, id in ((unknown_prob, tokenizer.unk_id), (mask_prob, tokenizer.mask_id)):
+        if share > 0.0:
+            chosen = is_word & (torch.rand(batch.ids.shape, device=batch.ids.device) < share)
+            batch = replace(batch, ids=batch.ids.masked_fill(chosen, id))
+            if id == tokenizer.mask_id and batch.ngram_batch is not None:
+                index = batch.ngram_batch.index.masked_fill(chosen, 0)
+                batch = replace(batch, ngram_batch=replace(batch.ngram_batch, index=index))
     return batch
 
 
-def divergence_error(
-    state: TrainState, context: RunContext, loss: float, grad_norm: float, batches: Sequence[Batch]
-) -> DivergedError:
-    """Return the error that names the step and the first examples of all processes."""
-    progress, group = state.progress, context.group
-    local = [int(i) for batch in batches if batch.n_labels for i in batch.index[:5]]
-    examples = ", ".join(str(i) for rows in group.all_gather_rows([local], group.world_size) for i in rows)
-    return DivergedError(
-        f"loss {loss} and gradient norm {grad_norm} at step {progress.step + 1} (epoch {progress.epoch}, batch "
-        f"{progress.position}, examples {examples} …); no weight was changed",
-        "the last checkpoint is sound: lower --lr, raise --warmup or set --max-grad-norm 1, and train again",
-    )
+def backward(
+    module: nn.Module,
+    context: RunContext,
+    batch: Batch,
+    divisor: float,
+    is_last: bool,
+    change: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Add the gradient of loss / divisor to the weights' gradients, and return the loss.
+
+    Args:
+        module: a `LossModule`, in DDP where there are several processes.
+        context: precision and processes.
+        batch: one without labels runs with those of other processes, and adds zero.
+        divisor: labels of the step.
+        is_last: whether no other pass of this step follows, so that processes average their gradients now.
+        change: what the outputs of the token embeddings pass through.
+    """
+    changed = nullcontext() if change is None else embeddings_through(change, module)
+    with context.group.sync_gradients(module, is_last), changed:
+        with autocast(context.device, context.precision):
+            loss = module(batch)
+        if not batch.n_labels:
+            loss = loss * 0.0
+        (loss / divisor).backward()
+    return loss.detach()
+
+
+def adversarial_backward(module: nn.Module, context: RunContext, batch: Batch, divisor: float, is_last: bool) -> Tensor:
+    """Do what `backward` does for the mean of the losses at embeddings x and at x + r (FGM; Miyato et al. 2017, 3).
+
+    r, the perturbation of an example's token embeddings, points to where its loss rises fastest, and its norm is
+    `adversarial` times theirs. Departure: the paper's norm is absolute and its embeddings are normalised, so that a
+    model cannot outgrow it. Dropout differs between the two passes.
+    """
+    # (B, L, D) each: one of a classifier, source and target of a translator, and so for each member, in the order in
+    # which both passes call the embeddings.
+    xs: list[Tensor] = []
+
+    def keep(x: Tensor) -> Tensor:
+        x = x if x.requires_grad else x.requires_grad_()  # of frozen embeddings
+        x.retain_grad()
+        xs.append(x)
+        return x
+
+    loss = backward(module, context, batch, 2 * divisor, False, keep)
+    # x.grad is that of loss / (2 · divisor): r depends on its direction alone.
+    epsilon = context.config.train.adversarial
+    rs = iter([perturbation(x.detach(), cast(Tensor, x.grad), epsilon) for x in xs])
+    backward(module, context, batch, 2 * divisor, is_last, lambda x: x + next(rs))
+    return loss
+
+
+def perturbation(x: Float[Tensor, "B L D"], gradient: Float[Tensor, "B L D"], epsilon: float) -> Float[Tensor, "B L D"]:
+    """Return each example's gradient scaled to `epsilon` times the norm of its x; zero where the gradient is zero.
+
+    Rows of x without a gradient, those of padding, do not count towards its norm.
+    """
+    used = (gradient != 0).any(dim=-1, keepdim=True)
+    norm = (x * used).flatten(1).norm(dim=1)
+    scale = epsilon * norm / gradient.flatten(1).norm(dim=1).clamp(min=torch.finfo(gradient.dtype).tiny)
+    return gradient * scale[:, None, None]
+
+
+@contextmanager
+def embeddings_through(change: Callable[[Tensor], Tensor], model: nn.Module) -> Iterator[None]:
+    """Pass the outputs of a model's token embeddings through `change` within the block."""
+
+    def hook(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
+        return change(output)
+
+    embeddings = [module for module in model.modules() if isinstance(module, TokenEmbedding)]
+    handles = [embedding.register_forward_hook(hook) for embedding in embeddings]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class Validation:
+    """A callback that validates every `validate_every` epochs, `validate_min_steps` apart, and at the end.
+
+    It keeps the weights that are the best so far, and ends a run that has lost patience.
+    """
+
+    def __init__(self, state: TrainState, context: RunContext) -> None:
+        self.state, self.context, self.config = state, context, context.config.train
+
+    def __call__(self, metrics: StepMetrics) -> StepMetrics:
+        progress, config = self.state.progress, self.config
+        too_soon = progress.step - progress.validated_step < config.validate_min_steps
+        if not progress.finished and (metrics.epoch + 1e-9 < progress.next_validation or too_soon):
+            return metrics
+        began, data = time.perf_counter(), self.context.data
+        if not progress.finished:
+            every = config.validate_every
+            progress.next_validation = every * (math.floor((metrics.epoch + 1e-9) / every) + 1)
+        progress.validated_step = progress.step
+        scores = validation_scores(self.context, self.state, self.context.valid, data.valid)
+        if config.score_train:
+            of_train = validation_scores(self.context, self.state, self.whole_train, data.train)
+            scores |= {f"train_{name}": value for name, value in of_train.items()}
+        task = self.context.task
+        metric, loss, sign = scores[task.metric], scores["loss"], 1 if task.higher_is_better else -1
+        is_better = not math.isnan(metric)
+        if progress.best_metric is not None and progress.best_loss is not None:
+            # A lower loss decides where the metric is equal, as it often is early, at 0.
+            is_better = (sign * metric, -loss) > (sign * progress.best_metric, -progress.best_loss)
+        if is_better:
+            progress.keep(metric, loss)
+            self.state.best = copy_weights(self.state.weights())
+        else:
+            progress.validations_since_best += 1
+        if config.patience is not None and progress.validations_since_best >= config.patience and not progress.finished:
+            progress.finished = "patience"
+            if self.context.group.is_main:
+                without = counted(config.patience, "validations")
+                logger.info(f"ends at step {progress.step:,}: {without} without a better one")
+        progress.seconds += time.perf_counter() - began
+        return replace(metrics, valid=scores, best=is_better, seconds=progress.seconds)
+
+    @cached_property
+    def whole_train(self) -> EncodedCorpus:
+        """Return the training split with one example per text: encoding for training may skip some."""
+        context, split = self.context, self.context.data.train
+        if context.task.schema.columns is None or len(context.train) == len(split):
+            return context.train
+        return context.task.encode(split, training=False)
+
+
+def validation_scores(context: RunContext, state: TrainState, corpus: EncodedCorpus, split: Split) -> dict[str, float]:
+    """Return the task's scores of the weights to validate, those of the main process."""
+    load_weights(state.eval_model, state.weights())
+    with autocast(context.device, context.precision):
+        scores = context.task.validate(state.eval_model, corpus, split, context.group)
+    return dict(zip(scores, context.group.broadcast(*scores.values()), strict=True))

@@ -41,15 +41,6 @@ class StopRequest:
         if not self.reported and (not self.in_steps or (again and number == signal.SIGINT)):
             raise Stopped
 
-    @contextmanager
-    def waiting_for_step(self) -> Iterator[None]:
-        """Only note a signal within the block, whose loop stops after the step."""
-        self.in_steps = True
-        try:
-            yield
-        finally:
-            self.in_steps = False
-
 
 def interruption_error(number: int, where: str, hint: str) -> Interrupted:
     """Return the error that ends a run: the signal, where it stopped and what is saved, and how to go on."""

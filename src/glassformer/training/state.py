@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -94,7 +94,7 @@ class Progress:
         position: batches of this epoch already used, so that no batch is repeated after a resume.
         seconds: wall-clock time of training and validation, over all resumes.
         next_validation: the epochs after which the next one is due.
-        finished: why the run ended, "budget", "patience" or, by `--finish`, "stopped"; empty before.
+        finished: why the run ended, "budget", "patience" or, by `--finish` or the page, "stopped"; empty before.
         steps_counted, steps_clipped: steps since the last that logged its updates, and those whose gradient was
             clipped.
     """
@@ -113,75 +113,49 @@ class Progress:
     steps_counted: Number = 0
     steps_clipped: Number = 0
 
-    def advance(self, n_batches: int, n_in_epoch: int, seconds: float, is_clipped: bool) -> None:
-        """Count a step on so many batches; after the last of an epoch the next one begins."""
-        self.step += 1
-        self.position += n_batches
-        if self.position >= n_in_epoch:
-            self.epoch, self.position = self.epoch + 1, 0
-        self.seconds += seconds
-        self.steps_counted += 1
-        self.steps_clipped += is_clipped
-
-    def take_clipped(self) -> float:
-        """Return the share of the counted steps that were clipped, and begin to count from zero."""
-        share = self.steps_clipped / self.steps_counted
-        self.steps_counted = self.steps_clipped = 0
-        return share
-
     def keep(self, metric: float, loss: float) -> None:
         """Note the scores of the best weights so far."""
         self.best_metric, self.best_loss = metric, loss
         self.best_step, self.validations_since_best = self.step, 0
 
 
-@dataclass
 class TrainState:
     """Everything that changes while a run trains.
 
+    Args:
+        model: the task's model, on its device; its layers may be compiled.
+        task: names the training settings and computes the loss.
+        group: the processes that train together.
+        initial: metric and loss of the weights before the first step, where these count as validated (with a probe), so
+            that steps that make them worse are not kept.
+
     Attributes:
-        model: the model, whose layers may be compiled.
         train_module: the model with its loss (`LossModule`), in DDP where there are several processes.
         eval_model: a copy for validation and for the end of a run, which load the weights to use into it.
-        initial: metric and loss of the weights before the first step, where these count as validated: with a probe.
         ema: moving average of the weights, if any.
         best: the weights that validated best so far.
     """
 
-    model: nn.Module
-    train_module: nn.Module
-    eval_model: nn.Module
-    initial: tuple[float, float] | None
-    optimizer: torch.optim.Optimizer = field(init=False)
-    ema: MovingAverage | None = field(init=False)
-    progress: Progress = field(init=False)
-    best: Weights | None = field(init=False)
-
-    @staticmethod
-    def start(
-        model: nn.Module, task: Task, group: ProcessGroup = SINGLE_PROCESS, initial: tuple[float, float] | None = None
-    ) -> TrainState:
-        """Return the state before the first step.
-
-        Args:
-            model: the task's model, on its device.
-            task: names the training settings and computes the loss.
-            group: the processes that train together.
-            initial: as in `TrainState`, so that steps that make the weights worse are not kept.
-        """
-        config = task.config.train
-        eval_model = copy.deepcopy(model)  # whose layers are not compiled
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        group: ProcessGroup = SINGLE_PROCESS,
+        initial: tuple[float, float] | None = None,
+    ) -> None:
+        config, self.model, self.initial = task.config.train, model, initial
+        self.eval_model = copy.deepcopy(model)  # whose layers are not compiled
         if config.compile:
             for stack in (module for module in model.modules() if isinstance(module, Stack)):
                 for layer in stack.layers:
                     layer.compile()
-        state = TrainState(model, group.wrap_ddp(LossModule(model, task)), eval_model, initial)
-        state.restart(config)
-        return state
+        self.train_module = group.wrap_ddp(LossModule(model, task))
+        self.restart(config)
 
     def restart(self, config: TrainConfig) -> None:
         """Begin with the weights that the model has: a new optimizer and moving average, and no step taken."""
-        self.optimizer, self.best = make_optimizer(self.model, config), None
+        self.optimizer = make_optimizer(self.model, config)
+        self.best: Weights | None = None
         self.ema = MovingAverage(self.model, config.ema_decay) if config.ema_decay > 0 else None
         self.progress = Progress(next_validation=config.validate_every)
         if self.initial is not None:

@@ -1,26 +1,31 @@
-"""Training a run into its folder, new or resumed: what follows each step, and the end.
+"""Training a run into its folder, new or resumed: what follows each step, and the end; and several seeds in a row.
 
-Its files are described in `runs/folder.py`.
+Its files are described in `runs/folder.py`. Every seed is trained as a run alone would be; `report/seeds.py` summarises
+them.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from torch import nn
 
 from glassformer.config import Config
+from glassformer.config.recipes import config_to_dict
+from glassformer.data.corpus import corpora_kept
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup, init_distributed
-from glassformer.errors import CheckpointError, DivergedError, ResourceError, UsageError
-from glassformer.runs.folder import BEGUN, ControlFile, RunFolder, lock_folder
+from glassformer.errors import CheckpointError, DataError, DivergedError, Interrupted, ResourceError, UsageError
+from glassformer.report.seeds import SeedsRecord, write_seeds_report
+from glassformer.runs.folder import BEGUN, ControlFile, RunFolder, SeedsFolder, lock_folder
 from glassformer.runs.model_folder import (
     STATE,
     is_snapshot_step,
@@ -30,16 +35,15 @@ from glassformer.runs.model_folder import (
     save_checkpoint,
     save_snapshot,
 )
-from glassformer.runs.records import StepMetrics
+from glassformer.runs.records import Evaluation, StepMetrics
 from glassformer.training.computing import computing
 from glassformer.training.finalize import finish_run
-from glassformer.training.finetune import reload_pretrained
-from glassformer.training.loop import end_of_budget, train_steps
-from glassformer.training.preflight import describe_environment
-from glassformer.training.preparation import new_state, prepare_distributed, settle_budget
+from glassformer.training.finetune import load_pretrained
+from glassformer.training.loop import Validation, train_steps
+from glassformer.training.preparation import describe_environment, new_state, prepare_distributed, settle_budget
 from glassformer.training.signals import STOPPING, StopRequest, interruption_error, stop_requests, where_it_stopped
 from glassformer.training.state import Progress, RunContext, TrainState
-from glassformer.training.validation import Validation
+from glassformer.utils.atomic_io import write_json
 from glassformer.utils.process_settings import turns
 from glassformer.utils.safe_read import dataclass_from_json
 
@@ -70,17 +74,14 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None, finish: bool = 
     With `finish` its best weights so far are evaluated instead, and it trains no more.
 
     Raises:
-        CheckpointError: there is no run in `folder`, its budget is not in steps, its settings have changed, or there is
-            no checkpoint to finish from.
+        CheckpointError: there is no run in `folder`, its settings have changed, or there is no checkpoint to finish
+            from.
         DataError: the data has changed since the run began.
         UsageError: another process trains into the folder.
         Interrupted: a signal stopped the run.
     """
     folder.refuse_links()
-    config = folder.read_config()
-    if config.train.minutes is not None:
-        raise CheckpointError(f"{folder.config} has a budget in minutes, not in steps", "start a new run")
-    _run(config, folder, on_step, partial(_resumed, finish=finish))
+    _run(folder.read_config(), folder, on_step, partial(_resumed, finish=finish))
 
 
 def _run(config: Config, folder: RunFolder, on_step: OnStep | None, begin: Callable[..., Begun]) -> None:
@@ -130,6 +131,8 @@ def _resumed(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitS
         raise CheckpointError(f"{folder.path} has no step to finish from", f"resume it: {folder.resume_command}")
     if finish or folder.trained:  # where a model is, training is over
         state.progress.finished = state.progress.finished or "stopped"
+        if not finish:
+            logger.info(f"{folder.path} trains no more: its model is made, and what is missing beside it is written")
     return context, state, record
 
 
@@ -146,7 +149,7 @@ def resumed_state(context: RunContext, folder: RunFolder) -> TrainState:
     if checkpoint is None:
         logger.info("no checkpoint yet: starting from the beginning")
         if begin := context.config.train.init_from:
-            pretrained = reload_pretrained(begin, folder.read_data().base.get("sha256", ""))
+            pretrained = load_pretrained(begin, folder.read_data().base.get("sha256", ""))
             context = replace(context, pretrained=pretrained.for_task(context.task))
     state = new_state(context)
     if checkpoint is not None:
@@ -197,15 +200,8 @@ class Trainer:
         state, context, folder = self.state, self.context, self.folder
         if state.progress.step == 0:  # a pretrained run that it begins from may move
             self._save(snapshot=self.config.snapshots, checkpoint=bool(self.config.init_from))
-        callbacks = [
-            end_of_budget(state),
-            Validation(state, context),  # scores, the best weights, patience
-            self.note_requests,
-            self.write_log,
-            self.show,
-            self.keep_weights,
-            self.pause_or_stop,
-        ]
+        # Scores, best weights and patience; the log; who follows; checkpoints; pauses and the end.
+        callbacks = [Validation(state, context), self.write_log, self.show, self.keep_weights, self.pause_or_stop]
         path = folder.metrics if self.is_main else os.devnull
         last = f"the last checkpoint is in {folder.path}"
         lost = f"resume, with any number of processes: … {folder.resume_command}"
@@ -213,11 +209,13 @@ class Trainer:
             with (
                 open(path, "a", 1, encoding="utf-8", newline="\n") as self.log,
                 closing(self.control) if self.control else nullcontext(),
-                self.request.waiting_for_step(),
                 context.group.peer_failures(lambda: f"at step {state.progress.step + 1}; {last}", lost),
             ):
+                self.request.in_steps = True
                 train_steps(state, context, callbacks)
-                self._stop_after(self._requested(state.progress.step)[1])  # came since the last look
+                self.look(state.progress.step)  # for what came since the last time
+                self._stop_if_signalled()
+                self.request.in_steps = False
         except DivergedError as error:
             if self.is_main:
                 folder.write_divergence(state.progress.step + 1, error.message)
@@ -227,14 +225,24 @@ class Trainer:
         load_weights(state.eval_model, state.best or state.weights())
         return state.eval_model
 
-    # What follows each step, in the order of the list above; none touches a random generator
+    def look(self, step: int) -> bool:
+        """Look whether to stop after a step, by a signal or as `control.json` asks, and return whether to pause.
 
-    def note_requests(self, metrics: StepMetrics) -> StepMetrics:
-        """Note what a signal or `control.json` asks; nothing pauses at the end."""
-        pause, stop = self._requested(metrics.step)
-        return replace(metrics, paused=pause and not self.state.progress.finished, stop=stop)
+        All processes find the same.
+        """
+        pause = self.control is not None and self.control.pauses(step)
+        ends = self.control is not None and self.control.control.stop
+        received = (self.request.signal == number for number in STOPPING)
+        n_pause, n_ends, *counts = self.context.group.all_reduce(float(pause), float(ends), *received)
+        self.signal = next((number for number, n in zip(STOPPING, counts, strict=True) if n), None)
+        self.ends = n_ends > 0
+        return n_pause > 0
+
+    # What follows each step, in the order of the list in `fit`; none touches a random generator
 
     def write_log(self, metrics: StepMetrics) -> StepMetrics:
+        """Log the step, and whether the training pauses after it; nothing pauses at the end."""
+        metrics = replace(metrics, paused=self.look(metrics.step) and not self.state.progress.finished)
         self.log.write(metrics.line())
         return metrics
 
@@ -253,34 +261,29 @@ class Trainer:
         return metrics
 
     def pause_or_stop(self, metrics: StepMetrics) -> StepMetrics:
-        """Wait until the training continues, for one more step perhaps, and end it where a signal came."""
-        pause, stop = metrics.paused, metrics.stop
+        """Wait until the training continues, for one more step perhaps, and end it where that was asked.
+
+        After a signal it can be resumed; where the page asks, the best weights so far are scored and reported.
+        """
+        pause = metrics.paused
         with turns.released() if pause else nullcontext():
-            while pause and stop is None:
+            while pause and self.signal is None and not self.ends:
                 if self.is_main:  # the others wait for it in each message
                     time.sleep(PAUSE_SECONDS)
-                pause, stop = self._requested(metrics.step)
-        self._stop_after(stop)
+                pause = self.look(metrics.step)
+        self._stop_if_signalled()
+        if self.ends and not self.state.progress.finished:
+            self._save()
+            self.state.progress.finished = "stopped"
         return metrics
 
-    # What these use
-
-    def _requested(self, step: int) -> tuple[bool, int | None]:
-        """Return whether a process asks to pause after a step, and the signal that reached any; in all the same."""
-        pause = self.control is not None and self.control.pauses(step)
-        if self.control is not None and self.control.control.stop:
-            self.request.signal = self.request.signal or signal.SIGINT
-        received = (self.request.signal == number for number in STOPPING)
-        n_pause, *counts = self.context.group.all_reduce(float(pause), *received)
-        return n_pause > 0, next((number for number, n in zip(STOPPING, counts, strict=True) if n), None)
-
-    def _stop_after(self, number: int | None) -> None:
-        """Save and end the run if there is a signal."""
-        if number is not None:
+    def _stop_if_signalled(self) -> None:
+        """Save and end the run if a signal came."""
+        if self.signal is not None:
             kept = "everything is saved" if self._save() else "the steps since the last checkpoint are lost"
             where = f" at step {self.state.progress.step}; {kept} in {self.folder.path}"
             go_on = f"resume with: {self.folder.resume_command}; add --finish to score its best weights"
-            raise interruption_error(number, where, go_on)
+            raise interruption_error(self.signal, where, go_on)
 
     def _save(self, snapshot: bool = False, checkpoint: bool = True) -> bool:
         """Save what is named, its time counted; return False where the disk is full: the previous checkpoint stays."""
@@ -296,3 +299,94 @@ class Trainer:
             saved = False
         progress.seconds += time.perf_counter() - began
         return saved
+
+
+EvaluateEnsemble: TypeAlias = Callable[[Sequence[Path]], Evaluation]
+"""Scores the runs of several folders as an ensemble."""
+
+
+def start_seeds(
+    config: Config, path: Path, n: int, evaluate: EvaluateEnsemble, on_step: OnStep | None = None
+) -> SeedsRecord:
+    """Train `n` consecutive seeds of a configuration, each into a run folder in `path`; see `resume_seeds`.
+
+    Raises:
+        UsageError: there are fewer than two seeds, or the folder is not empty.
+        DivergedError: all seeds diverged; a warning is logged for some.
+    """
+    if n < 2:
+        raise UsageError(f"seeds is the number of runs to compare, at least 2; got {n}", "leave it out for one run")
+    RunFolder(path).check_new()
+    folder = SeedsFolder(path)
+    with lock_folder(path):
+        RunFolder(path).check_new()
+        seeds = [config.train.seed + i for i in range(n)]
+        write_json(folder.seeds_file, {"seeds": seeds, "config": config_to_dict(config)})
+    try:
+        return resume_seeds(folder, evaluate, on_step)
+    except (DataError, UsageError):
+        if not any(path.glob("seed-*")):  # no seed was begun, and the folder is free for another command
+            folder.seeds_file.unlink()
+            path.rmdir()
+        raise
+
+
+def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnStep | None = None) -> SeedsRecord:
+    """Train the unfinished seeds of a seeds folder, score all as an ensemble, and write and return the summary.
+
+    The first seed converts a budget in minutes to steps; the others take as many, so that runs are comparable.
+
+    Args:
+        folder: the seeds folder.
+        evaluate: scores the runs of several folders as an ensemble.
+        on_step: called with the metrics of each step.
+
+    Raises:
+        UsageError: another process trains into the folder.
+        CheckpointError: the settings or the data record of a seed that was begun have changed since.
+    """
+    RunFolder(folder.path).refuse_links()
+    go_on = f"resume with: {RunFolder(folder.path).resume_command}"
+    where = f"; the seeds that are trained are saved in {folder.path}", go_on
+    with lock_folder(folder.path), stop_requests(lambda: where), corpora_kept():
+        try:
+            config, seeds = folder.read()
+            for begun in (run for run in map(folder.run, seeds) if run.resumable):
+                begun.check_unchanged()  # the others take its settings, and the report compares them
+            _train_each(folder, config, seeds, on_step)
+            _evaluate_ensemble(folder, evaluate)
+            return write_seeds_report(folder)
+        except Interrupted as error:
+            raise Interrupted(error.message, go_on, error.exit_code) from None
+
+
+def _train_each(folder: SeedsFolder, config: Config, seeds: list[int], on_step: OnStep | None) -> None:
+    for number, seed in enumerate(seeds, start=1):
+        run, first = folder.run(seed), folder.run(seeds[0])
+        if run.finished and run.report.is_file():
+            continue
+        logger.info(f"seed {seed}, run {number} of {len(seeds)}: {run.path}")
+        folder.ensemble.unlink(missing_ok=True)  # an earlier one was of fewer runs
+        try:
+            if run.resumable:
+                resume_run(run, on_step)
+                continue
+            with lock_folder(run.path):
+                run.remove_incomplete_start()
+            settled = first.read_config() if first.resumable else config
+            start_run(replace(settled, train=replace(settled.train, seed=seed)), run, on_step)
+        except DivergedError as error:
+            logger.warning(f"seed {seed}: {error.message}")
+            if number == len(seeds) and not folder.finished:
+                raise
+
+
+def _evaluate_ensemble(folder: SeedsFolder, evaluate: EvaluateEnsemble) -> None:
+    runs = folder.finished
+    if len(runs) < 2 or folder.ensemble.is_file():
+        return
+    logger.info(f"evaluating the {len(runs)} runs as an ensemble, by the mean of their outputs")
+    try:
+        write_json(folder.ensemble, evaluate([run.path for run in runs]).as_json())
+    except (DataError, UsageError) as error:
+        logger.warning(f"the runs are not scored as an ensemble: {error.message}")
