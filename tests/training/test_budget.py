@@ -15,7 +15,7 @@ from tests.helpers.small import small
 
 import glassformer
 from glassformer.config import Config, TrainConfig
-from glassformer.config.recipes import load_recipe, recipe_names
+from glassformer.config.recipes import dump_config, load_recipe, recipe_names
 from glassformer.errors import CheckpointError
 from glassformer.runs.folder import RunFolder
 from glassformer.training import preparation
@@ -143,6 +143,7 @@ def test_a_run_whose_budget_is_not_in_updates_is_refused(reviews: Path, tmp_path
     glassformer.train("classify", out=tmp_path / "run", train_file=reviews, **TINY)
     folder = RunFolder(tmp_path / "run")
     config = folder.read_config()
-    folder.write_config(replace(config, train=replace(config.train, epochs=None, steps=None, minutes=0.005)))
+    minutes = replace(config, train=replace(config.train, epochs=None, steps=None, minutes=0.005))
+    folder.config.write_text(dump_config(minutes), encoding="utf-8")
     with pytest.raises(CheckpointError, match="is not what the run was begun with"):
         glassformer.resume(tmp_path / "run")
