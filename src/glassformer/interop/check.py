@@ -88,7 +88,7 @@ def check_export(
         if exported.facts.target == "hf":
             from glassformer.interop.hf_engine import load_theirs
 
-            exported.engine = load_theirs(exported.path, task, model)
+            vars(exported)["engine"] = load_theirs(exported.path, task, model)
         exported.engine  # noqa: B018  (so that a missing library is noticed here)
     except (DataError, UsageError) as error:
         if isinstance(error, ChangedDataError):

@@ -177,7 +177,7 @@ def read_roles(folder: Path, config: Mapping[str, Any], variables: Variables) ->
     """
     if variables.version < 6:
         flags = {name: bool(variables.number(name, default)) for name, default in FLAGS.items()}
-        config = {name: variables.text(name, text) for name, text in NAMES.items()}
+        config = dict[str, Any]((name, variables.text(name, text)) for name, text in NAMES.items())
         start = None if flags["user_decoder_start_tokens"] else "bos_token" if flags["with_target_bos"] else "eos_token"
         config |= {"decoder_start_token": config[start] if start else None}
         config |= {f"add_source_{end}": flags[f"with_source_{end}"] for end in ("bos", "eos")}
@@ -226,10 +226,10 @@ def join(source: Sequence[str], target: Sequence[str], roles: Roles) -> JointVoc
     # No model reads what it is padded with. The token is never written, nor is the one that begins a translation.
     pad = next((token for token in PADDING if token in of_target), roles.bos)
     mask = next((ids[token] for token in MASKS if token in of_target), NONE)
-    around = (tuple(ids[token] for token in tokens) for tokens in (roles.prefix, roles.suffix))
-    special = SpecialTokens(len(tokens), ids[pad], ids[roles.unk], ids[roles.bos], ids[roles.eos], mask, *around)
-    sides = ([side.get(token, side[roles.unk]) for token in tokens] for side in (of_source, of_target))
-    return JointVocabulary(tokens, *sides, len(target), special)
+    prefix, suffix = (tuple(ids[token] for token in around) for around in (roles.prefix, roles.suffix))
+    special = SpecialTokens(len(tokens), ids[pad], ids[roles.unk], ids[roles.bos], ids[roles.eos], mask, prefix, suffix)
+    rows, target_rows = ([side.get(token, side[roles.unk]) for token in tokens] for side in (of_source, of_target))
+    return JointVocabulary(tokens, rows, target_rows, len(target), special)
 
 
 def with_joint_vocabulary(found: TransformerWeights, joint: JointVocabulary) -> None:

@@ -79,7 +79,7 @@ class ExportedModel:
         self.path, self.facts, self.device = path, facts, device
         self.precision = facts.precision
         if engine is not None:
-            self.engine = engine
+            vars(self)["engine"] = engine
         self.tokenizer = tokenizer or Tokenizer.load(path / RUN_TOKENIZER)
         self.config = replace(Config(), task=facts.task, decode=decode_of(facts))
 

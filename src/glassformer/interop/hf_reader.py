@@ -142,7 +142,7 @@ class _Reader:
         self._has("vocab_size", n_ids)
         if own := own_export(folder, "hf", self.kind):
             facts, tokenizer = own
-            more = {"decode": decode_of(facts), "truncate": facts.truncate}
+            more: dict[str, Any] = {"decode": decode_of(facts), "truncate": facts.truncate}
             more |= {"decision": Decision.from_json(facts.decision, self.labels, FACTS)}
         else:
             marian = self.family == "marian" and all(map(folder.has, MARIAN_FILES))

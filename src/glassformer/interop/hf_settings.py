@@ -173,7 +173,7 @@ ACTIVATION_NAMES = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items(
 """The other way round."""
 _ACTIVATIONS = ("gelu", "gelu-tanh", "relu", "silu")
 _LAYER_NORM: dict[str, tuple[Any, ...]] = {"norm": ("layer",), "d_head": (None,)}
-_ENCODER = _LAYER_NORM | {
+_ENCODER: dict[str, tuple[Any, ...]] = _LAYER_NORM | {
     "pre_norm": (False,),
     "positions": ("learned",),
     "embedding_norm": (True,),
@@ -181,7 +181,7 @@ _ENCODER = _LAYER_NORM | {
     "activation": _ACTIVATIONS,
 }
 _DECODER: dict[str, tuple[Any, ...]] = {"pre_norm": (True,), "embedding_norm": (False,)}
-_TRANSLATOR = _LAYER_NORM | {
+_TRANSLATOR: dict[str, tuple[Any, ...]] = _LAYER_NORM | {
     "positions": ("sinusoidal",),
     "bias": (True, False),
     "activation": ("gelu", "relu"),

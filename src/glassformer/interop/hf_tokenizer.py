@@ -205,13 +205,14 @@ def _template(tokenizer: Tokenizer, prefix: Sequence[int], suffix: Sequence[int]
 
 def tokenizer_config(model: nn.Module, tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the content of `tokenizer_config.json`; special tokens are in the roles that a model of its kind has."""
-    is_lm, encodes = isinstance(model, LanguageModel), isinstance(model, TextEncoder)
+    is_lm, names, more = isinstance(model, LanguageModel), dict[str, str](), dict[str, Any]()
     roles = {"pad": PAD, "unk": UNK, "bos": EOS if is_lm else BOS, "eos": EOS, "mask": MASK}
     if (special := tokenizer.special) is not None:
         ids = {role: getattr(special, role) for role in roles}
         roles = {role: tokenizer.tokens([i])[0] for role, i in ids.items() if i >= 0}
-    names = {"bos": "cls", "eos": "sep"} if encodes else {}
-    more = {"model_input_names": ["input_ids", "attention_mask"]} if encodes and model.config.n_segments < 2 else {}
+    if isinstance(model, TextEncoder):
+        names = {"bos": "cls", "eos": "sep"}
+        more = {"model_input_names": ["input_ids", "attention_mask"]} if model.config.n_segments < 2 else {}
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         **{f"{names.get(role, role)}_token": token for role, token in roles.items()},

@@ -56,7 +56,7 @@ def import_folder(source: Path | str, out: Path | str, max_len: int | None = Non
     with new_folder(out) as building:
         metadata = model_metadata(task) | {IMPORT: asdict(origin)}
         tokenizer = {TOKENIZER: task.tokenizer.to_json().encode("utf-8")}
-        weights = dict(model.named_parameters())
+        weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
         save_model(RunFolder(building).model, metadata, weights, tokenizer, import_card(origin, task, check))
         write_json(building / IMPORT_RECORD, asdict(origin))
     return Import(out, imported, origin, check)
