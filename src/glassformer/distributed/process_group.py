@@ -65,9 +65,11 @@ class ProcessGroup:
         """Return the module, in DistributedDataParallel where there are several processes, for their mean gradients."""
         if self.world_size == 1:
             return module
-        # The parameter was renamed between torch 2.11 and 2.13.
-        names = {"forward_sync_buffers", "broadcast_buffers"} & {*inspect.signature(DistributedDataParallel).parameters}
-        ids, buffers = [self.local_rank] if self.nccl else None, dict.fromkeys(names, False)
+        # The parameter was renamed between torch 2.11 and 2.13, and a torch that has both warns of the older one.
+        names = inspect.signature(DistributedDataParallel).parameters
+        name = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
+        buffers: dict[str, Any] = {name: False}
+        ids = [self.local_rank] if self.nccl else None
         return DistributedDataParallel(module, ids, process_group=self.nccl, gradient_as_bucket_view=True, **buffers)
 
     def split_batches(self, batches: Sequence[np.ndarray]) -> list[tuple[np.ndarray, bool]]:
