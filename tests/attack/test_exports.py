@@ -246,7 +246,7 @@ def test_a_failed_export_leaves_nothing_and_a_killed_one_is_removed(
     if process == 0:
         os._exit(0)
     os.waitpid(process, 0)  # its number is that of no process now
-    dead, others = tmp_path / f".tmp-out-{process}-new0", [tmp_path / f".tmp-out-{os.getppid()}-0", tmp_path / ".tmp-o"]
+    dead, others = tmp_path / f".tmp-out-{process}-0", [tmp_path / f".tmp-out-{os.getppid()}-0", tmp_path / ".tmp-o"]
     for folder in (dead, *others):
         (folder / "inner").mkdir(parents=True)
     out.mkdir()  # an empty folder is as good as none
