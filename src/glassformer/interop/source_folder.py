@@ -84,7 +84,7 @@ class SourceFolder:
         found = parse_json(self.bytes(name), self.path / name, kind=list[_Module])
         return [(module.type.rpartition(".")[2], module.path) for module in found]
 
-    def card_facts(self) -> dict[str, str]:
+    def card_facts(self) -> dict[str, Any]:
         """Return "license" and "base_model" of the metadata of the card, where it has them; of a list the first."""
         card = self.bytes("README.md", "text").decode("utf-8", "replace") if self.has("README.md") else ""
         card = card.replace("\r\n", "\n")

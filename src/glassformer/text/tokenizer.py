@@ -65,7 +65,7 @@ class Tokenizer:
         backend.encode_special_tokens = True  # "[PAD]" in a text is text; not stored in the file, so set here
         self._backend, self.special = backend, special
         self.kind: str = backends.kind_of(backend, imported=special is not None)
-        tokens = special or SpecialTokens(backend.get_vocab_size(with_added_tokens=True), *range(len(SPECIAL_TOKENS)))
+        tokens = special or SpecialTokens(backend.get_vocab_size(with_added_tokens=True), 0, 1, 2, 3, 4)
         self.vocab_size, self.special_ids = tokens.n_ids, tokens.ids
         self.prefix, self.suffix = list(tokens.prefix), list(tokens.suffix)
         self.pad_id = tokens.pad if tokens.pad >= 0 else max(0, tokens.eos)
