@@ -76,15 +76,7 @@ export interface ModelInfo {
   pre_norm: boolean;
   vocab_size: number;
   label_names: string[] | null;
-<<<<<<< HEAD
   special_ids: Record<"pad" | "unk" | "bos" | "eos" | "mask", number>;
-  /** Precision of all numbers of an explanation; `predict` may answer in another one. */
-  precision: string;
-  versions: Record<string, string>;
-=======
-  tokenizer: string;
-  special_ids: { pad: number; unk: number; bos: number; eos: number; mask: number };
->>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 }
 
 /** One text to explain. */
@@ -160,33 +152,7 @@ export interface Answer {
 export interface Labels {
   /** Its index. */
   shown: number;
-<<<<<<< HEAD
-  each: LabelChoice[];
-}
-
-/** One of several labels, or one of the words of a text, as all models of an ensemble together see it. */
-export interface LabelChoice {
-  /** Of a word its number, the word and its tag. */
-  name: string;
-  /** Of the label, or of the word's tag. */
-  probability: number;
-  /** From this probability on a label is answered; null for a word. */
-  threshold: number | null;
-  /** The word; null for a label. */
-  word: string | null;
-}
-
-/** The model of an ensemble that is traced. */
-export interface EnsembleMember {
-  /** Number of models in the ensemble. */
-  size: number;
-  /** Which of them is traced, counted from 0. */
-  member: number;
-  /** Answer of all models together; the answer of an explanation is that of this member. */
-  answer: Answer;
-=======
   each: { name: string; probability: number; threshold: number | null; word: string | null }[];
->>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 }
 
 /** A step of the forward pass, without its values. */
@@ -439,40 +405,22 @@ export interface RunInfo {
   /** Oldest first, "model" last. */
   checkpoints: { name: string; step: number | null }[];
   defaults: DecodeSettings;
-<<<<<<< HEAD
   /** Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text. */
   limits: Record<"full" | "layered" | "max_traces" | "max_text_bytes", number>;
   learn: LearnDefaults;
-=======
-  limits: { full: number; max_text_bytes: number };
-  learn: LearnDefaults;
   /** The table of operations and gradients, by which the page computes a step again and writes its formula. */
   operations: Record<string, Row>;
-  version: string;
->>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
   /** Requests given on the command line: none, one text, or two to compare. Only the server sends it. */
   start?: TraceRequest[];
 }
 
-<<<<<<< HEAD
-/** A saved set of weights, and its training step. */
-export interface CheckpointInfo {
-  name: string;
-  step: number | null;
-}
-
-=======
->>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 /** How the run was trained, for steps of learning, and texts of its evaluation with their right answers. */
 export interface LearnDefaults {
   optimizer: "adamw" | "adam" | "sgd" | "muon";
   lr: number;
   /** Learning rate of the matrices with Muon; it grows and shrinks with that of the request. */
   matrix_lr: number;
-<<<<<<< HEAD
   examples: (Record<"text" | "answer", string>)[];
-=======
-  examples: { text: string; answer: string }[];
 }
 
 /** An operation or a gradient, ready to be executed: its arguments, definitions and expression as trees. `optional` are the arguments that a step may lack. */
@@ -481,7 +429,6 @@ export interface Row {
   optional: string[];
   where: Record<string, Tree>;
   gives: Tree;
->>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 }
 
 /** The prediction to explain, and the method. */
@@ -723,11 +670,6 @@ export interface CheckpointsSweep {
 
 /** The data of a saved page. */
 export interface SavedPageData {
-<<<<<<< HEAD
-=======
-  training?: { now: TrainingNow; texts: string[]; answers: ProbeAnswer[] };
-  view?: string;
->>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
   run: RunInfo;
   /** One trace, then that with edits or after steps of learning, then a second one to compare with. */
   traces: Manifest[];
@@ -739,28 +681,9 @@ export interface SavedPageData {
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
   /** The curves of the training, and what the model answered at each snapshot. */
-  training?: SavedTraining;
+  training?: { now: TrainingNow; texts: string[]; answers: ProbeAnswer[] };
   /** The address within the page that it begins at, "#/step?node=…"; default: Flow. */
   view?: string;
-}
-
-/** A tensor in a file: little-endian, in base64. */
-export interface PackedTensor {
-  dtype: "f16" | "f32" | "i32" | "u8";
-  shape: number[];
-  data: string;
-}
-
-/** The weights of words, and the request that they answer. */
-export interface SavedAttribution {
-  request: AttributeRequest;
-  attribution: Attribution;
-}
-
-/** What is answered with a word erased, and which one was. */
-export interface SavedErasure {
-  request: EraseRequest;
-  erased: Erased;
 }
 
 /** A training so far (GET /api/training); of lists of steps those after the requested one. */
@@ -782,12 +705,15 @@ export interface TrainingNow {
   curve: Record<"step" | "seconds" | "loss" | "lr" | "grad_norm", number[]>;
   validations: ValidationPoint[];
   updates: UpdatePoint[];
-<<<<<<< HEAD
   /** What `glassformer doctor` says of the log so far. */
-  findings: Finding[];
-=======
-  findings: { matter: string; remedy: string; place: string; grade: "stop" | "look" | "know" }[];
->>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
+  findings: {
+    matter: string;
+    remedy: string;
+    place: string;
+    numbers: Record<string, number>;
+    grade: "stop" | "look" | "know";
+    at: string;
+  }[];
   /** Snapshots and checkpoints of the weights, oldest first. */
   snapshots: { name: string; step: number | null }[];
   /** Whether the weights with the best validation are saved, as `model`. */
@@ -818,19 +744,6 @@ export interface UpdatePoint {
   wait: number | null;
 }
 
-<<<<<<< HEAD
-/** What is the matter, and what to do about it. Attributes: matter: a sentence without a full stop. remedy: likewise; empty where nothing is known to help. place: what it is about, such as "few examples" or "validation loss". numbers: what it rests on, by name. grade: "stop": the result means nothing; "look": it is probably worse than it could be; "know": good to know. at: where in the model or among its parameters, as ids of `explain` or names of weights. */
-export interface Finding {
-  matter: string;
-  remedy: string;
-  place: string;
-  numbers: Record<string, number>;
-  grade: "stop" | "look" | "know";
-  at: string;
-}
-
-=======
->>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 /** What the model at a snapshot makes of a text. */
 export interface ProbeAnswer {
   text: string;
@@ -842,22 +755,7 @@ export interface ProbeAnswer {
   /** Of a continuation the geometric mean of the probabilities of its tokens; null: of any other answer. */
   per_token: number | null;
   /** null: the text is too long to draw. */
-<<<<<<< HEAD
-  map: AttentionMap | null;
-}
-
-/** The attention weights of one layer, averaged over its heads. */
-export interface AttentionMap {
-  /** Id of the step. */
-  step: string;
-  /** Tokens that attend. */
-  rows: string[];
-  /** Tokens that are attended to. */
-  columns: string[];
-  weights: number[][];
-=======
   map: { step: string; rows: string[]; columns: string[]; weights: number[][] } | null;
->>>>>>> dd3315cd (Send the table of operations with the run, and write formulas from it)
 }
 
 /** A saved page as a file to download. */
