@@ -273,8 +273,8 @@ def test_a_kept_run_knows_data_and_optimizer_and_cannot_be_resumed(
     assert (record["text"], record["answer"], record["steps"], record["optimizer"]) == (text, "neg", 2, "sgd")
     assert sorted(path.name for path in out.iterdir()) == ["data.json", "learned.json", "model"]
     for command, words in (
-        (["train", "--resume", str(out)], "was kept after steps of learning, not trained here"),
-        (["compare", str(out), str(out)], "was kept after steps of learning, not trained here"),
+        (["train", "--resume", str(out)], "has no log of its own: train from it with --init-from"),
+        (["compare", str(out), str(out)], "has no log of its own: train from it with --init-from"),
         (["watch", str(out)], "holds a model without its training"),
         (["predict", str(tmp_path / "kepp"), "x"], "did you mean 'kept'?"),
     ):

@@ -202,8 +202,9 @@ class RunFolder:
     def read_config(self) -> Config:
         """Read the run's configuration; raise CheckpointError if it is missing or damaged."""
         if not self.resumable:
-            hint = "give the folder that --out named; a model that was imported or learned an answer is none"
-            raise CheckpointError(f"{self.path} holds no run (no config.toml)", hint)
+            hint = "an import, or what learned an answer, has no log of its own: train from it with --init-from"
+            message = f"{self.path} holds no run (no config.toml)"
+            raise CheckpointError(message, f"give the folder that --out named; {hint}")
         return _config_of({"recipe": "", **safe_read.read_toml(self.config)}, self.config)
 
     def read_tokenizer(self) -> Tokenizer:
