@@ -31,7 +31,7 @@ def test_commands_that_need_a_training_say_that_there_was_none(cli: Callable, tm
     for command in (["train", "--resume", run], ["compare", run, run]):
         done = cli(*command)
         assert done.code == 4 and not done.out, command
-        assert f"{run} holds no run" in done.err and "imported" in done.err and "--init-from" in done.err, command
+        assert f"{run} holds no run" in done.err and "an import" in done.err and "--init-from" in done.err, command
     done = cli("evaluate", run)
     assert done.code == 3 and "holds a model that has no data of its own" in done.err and "--test-file" in done.err
     with pytest.raises(DataError, match="has no data of its own"):

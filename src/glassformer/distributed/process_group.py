@@ -198,7 +198,7 @@ class ProcessGroup:
             # torchrun terminates the processes that are left: the message must be printed before.
             if hasattr(signal, "pthread_sigmask"):
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-            console.write_whatever_its_rank()
+            console.ignore_rank()
             minutes = TIMEOUT.total_seconds() / 60
             message = f"another process of this run was lost, or kept the others waiting for {minutes:g} minutes"
             raise ResourceError(f"{message}, {where()}", hint) from error

@@ -32,7 +32,7 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]
 _speaks = False
 
 
-def write_whatever_its_rank() -> None:
+def ignore_rank() -> None:
     """Let this process write from now on: rank 0 may be the process that was lost."""
     global _speaks
     _speaks = True
