@@ -209,7 +209,8 @@ def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
     warnings = list[str]()
     for path in reversed(step_folders(folder).values()):
         try:
-            load_checkpoint(path)
+            for name, file in read_manifest(path, CHECKPOINT_KIND, (TENSORS, STATE)).items():
+                read_sealed_file(path / name, file)
         except CheckpointError as error:
             warnings.append(f"{error.message}; falling back to the checkpoint before it")
         else:
