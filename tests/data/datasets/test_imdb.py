@@ -83,6 +83,19 @@ def test_the_environment_variable_is_searched(archive, monkeypatch):
     assert imdb.load(DataConfig(dataset="imdb")).hashes == load(archive).hashes == load(archive.parent).hashes
 
 
+def test_a_second_start_reads_the_cache_and_a_damaged_cache_is_noticed(archive, own_cache, monkeypatch):
+    first = load(archive)
+    with monkeypatch.context() as patch:
+        patch.setattr(imdb, "_read_archive", lambda *_: pytest.fail("the archive was read again"))
+        assert load(archive) == first
+    (cached,) = (own_cache / "parsed").iterdir()
+    raw = cached.read_bytes()
+    cached.write_bytes(raw[: len(raw) // 2])
+    assert load(archive) == first
+    cached.write_bytes(raw.replace(b"train neg 3", b"train neg 4"))
+    assert load(archive).hashes != first.hashes
+
+
 def test_a_changed_archive_is_read_anew(archive):
     before, after = load(archive), load(write(archive, **{"train/pos/3_3.txt": b"changed and longer"}))
     assert "changed and longer" in after.train.text + after.valid.text
@@ -117,6 +130,11 @@ def test_what_is_missing_or_damaged_is_named(tmp_path, archive):
         archive.write_bytes(whole[:size])
         with pytest.raises(DataError, match=r"cannot be read|no reviews in"):
             load(archive)
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing(archive, own_cache):
+    own_cache.write_text("a file where the folder should be", encoding="utf-8")
+    assert len(load(archive).train) == 72
 
 
 def test_no_link_of_an_archive_is_followed(archive, tmp_path):

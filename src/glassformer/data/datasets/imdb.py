@@ -1,21 +1,25 @@
 """IMDB: the Large Movie Review Dataset (Maas et al. 2011), read from its archive in one pass.
 
 25,000 reviews to train on, 25,000 to test on, half of each positive, and 50,000 without labels, to pretrain on. Texts
-stay as they are, line breaks of HTML included.
+stay as they are, line breaks of HTML included. What was read once is kept in the cache.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import tarfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.config import DataConfig
-from glassformer.data.download import fetch, find
+from glassformer.data.download import cache_dir, fetch, find
 from glassformer.data.splits import Split, TextData, group_split
-from glassformer.errors import DataError
+from glassformer.errors import DataError, GlassformerError
+from glassformer.utils.atomic_io import atomic_write_text, sha256_file
 
 LABELS = ["neg", "pos"]
 URL = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
@@ -69,7 +73,7 @@ def load_texts(data: DataConfig) -> TextData:
     Raises:
         DataError: as `load`.
     """
-    parts = _load_parts(data, [*LABELLED, "train/unsup"])
+    parts = _load_parts(data, SHA256)
     hashes, notes = _hashes(parts)
     (everything, films), (test, _), more = _labelled(parts, "train"), _labelled(parts, "test"), parts["train/unsup"]
     in_train, in_valid = group_split(films, None, data.valid_fraction, data.split_seed)
@@ -102,9 +106,21 @@ def _hashes(parts: dict[str, Part]) -> tuple[dict[str, str], list[str]]:
     return hashes, [f"these reviews differ from the published data set: {', '.join(other)}"] if other else []
 
 
-def _load_parts(data: DataConfig, names: Sequence[str]) -> dict[str, Part]:
-    """Read the reviews of some parts, and their films: line i of a list of addresses is that of review i."""
+def _load_parts(data: DataConfig, names: Collection[str]) -> dict[str, Part]:
+    """Load parts by name, from the cache if they were read before, else from the archive."""
     [archive] = find(data, "imdb", ["aclImdb*.tar.gz"]) or [fetch(URL, "imdb", ARCHIVE_HASH)]
+    cached = cache_dir() / "parsed" / f"imdb-{sha256_file(archive)[:16]}-{len(names)}.json"
+    try:
+        parts = json.loads(cached.read_bytes())
+    except (OSError, ValueError):
+        parts = _read_archive(archive, names)
+        with suppress(OSError, GlassformerError):  # a disk that is full or read-only costs the next start some seconds
+            atomic_write_text(cached, json.dumps(parts, ensure_ascii=False))
+    return {name: Part(*part) for name, part in parts.items()}
+
+
+def _read_archive(archive: Path, names: Collection[str]) -> dict[str, Part]:
+    """Read the reviews of some parts, and their films: line i of a list of addresses is that of review i."""
     reviews, urls = {name: dict[int, str]() for name in names}, dict[str, list[str]]()
     try:
         with tarfile.open(archive, "r:gz") as tar:
