@@ -122,7 +122,7 @@ def test_a_long_document_gives_the_same_ids_however_it_is_cut(kind, monkeypatch)
     document = "".join(rng.choice(words, 4000))
     config = TextConfig(tokenizer=kind, vocab_size=320)
     tokenizer = Tokenizer.train([document], config)
-    monkeypatch.setattr(corpus_module, "CHUNK_CHARS", 800)
+    monkeypatch.setattr(corpus_module, "CHUNK_CHARS", 100)
     assert kind == "bpe" or len(list(corpus_module.split_document(document, kind))) > 5
     corpus = encode_split(Split([document]), tokenizer, "lm", config)
     assert corpus.ids.flat.tolist() == tokenizer.encode(document)
@@ -130,7 +130,7 @@ def test_a_long_document_gives_the_same_ids_however_it_is_cut(kind, monkeypatch)
 
 def test_chunks_of_examples_change_nothing(tokenizer, monkeypatch):
     whole = encode_split(classify_split(), tokenizer, "classify", CHAR)
-    monkeypatch.setattr(corpus_module, "CHUNK_CHARS", 10)
+    monkeypatch.setattr(corpus_module, "CHUNK_TEXTS", 2)
     assert same(encode_split(classify_split(), tokenizer, "classify", CHAR), whole)
 
 

@@ -17,9 +17,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate import audit as audits
 from glassformer.evaluate.audit import write_report
 from glassformer.evaluate.duplicates import near_duplicates
-from glassformer.evaluate.label_errors import ASSUMED, NotMade, doubted_labels, judge_labels
-from glassformer.evaluate.scores import fit_temperature
-from glassformer.text.decision import at_temperature
+from glassformer.evaluate.label_errors import ASSUMED, NotMade, calibrated, doubted_labels, judge_labels
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -294,6 +292,6 @@ def test_calibration_has_no_larger_loss() -> None:
     logits = np.eye(3)[labels] * 2 + rng.normal(size=(400, 3)) * 2
     p = np.exp(logits * 4)
     p /= p.sum(axis=1, keepdims=True)
-    better = at_temperature(p, fit_temperature(labels, p) or 1.0)
+    better = calibrated(p, labels)
     assert np.log(better[rows, labels]).mean() > np.log(p[rows, labels]).mean()
     assert better.sum(axis=1) == pytest.approx(1) and (better.argmax(axis=1) == p.argmax(axis=1)).all()

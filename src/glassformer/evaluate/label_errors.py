@@ -18,12 +18,10 @@ from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import StratifiedGroupKFold
-
-from glassformer.evaluate.scores import fit_temperature
-from glassformer.text.decision import COLDEST, at_temperature
 
 TEXT_MODEL = LogisticRegression(C=8.0, max_iter=100)
 WORD_MODEL = SGDClassifier(loss="log_loss", alpha=1e-6, max_iter=5, n_iter_no_change=5, average=True, random_state=0)
@@ -35,6 +33,7 @@ ASSUMED = 0.07
 """Share of the labels that are taken to be replaced."""
 LISTED_FROM = 0.2
 """Probability from which a label is listed as wrong."""
+TEMPERATURES = np.geomspace(0.2, 3.0, 28)
 
 
 class NotMade(Exception):
@@ -60,9 +59,7 @@ def judge_labels(
         raise NotMade(f"two labels need {FEWEST} examples each")
     if len(np.unique(groups)) < FOLDS:
         raise NotMade(f"too few different texts for {FOLDS} folds")
-    p = _out_of_fold(x, labels, groups, model)
-    seen = p[np.arange(len(labels)), labels] > 0  # else no example of the class was in the other folds
-    p = at_temperature(p, fit_temperature(labels[seen], p[seen]) or COLDEST)
+    p = calibrated(_out_of_fold(x, labels, groups, model), labels)
     suggested = p.argmax(axis=1)
     if (suggested == labels).mean() <= sizes.max() / len(labels):
         raise NotMade("a model of the words is right no more often than the most frequent label")
@@ -89,3 +86,13 @@ def _out_of_fold(x: Any, labels: np.ndarray, groups: np.ndarray, model: Any) -> 
             fitted = cast(Any, clone(model)).fit(x[others], labels[others])
             p[np.ix_(held, fitted.classes_)] = fitted.predict_proba(x[held])
     return p
+
+
+def calibrated(p: Float[np.ndarray, "N C"], labels: Int[np.ndarray, " N"]) -> Float[np.ndarray, "N C"]:
+    """Return the probabilities at the temperature with the least log loss."""
+    logs, rows = np.log(np.maximum(p, 1e-12)), np.arange(len(labels))
+
+    def loss(temperature: float) -> float:
+        return -np.log(np.maximum(softmax(logs / temperature, axis=1)[rows, labels], 1e-6)).mean()
+
+    return softmax(logs / min(TEMPERATURES, key=loss), axis=1)
