@@ -21,7 +21,7 @@ ENCODED_TOGETHER = 1024
 """Texts that are encoded at a time: the characters of tokens take far more memory than ids."""
 NO_TOKEN = -1
 """The place of a word that has no token, or whose first one is cut off."""
-_WORD = re.compile(r"\w+(?:(?:[-'’.]|(?<=\d)[,:/](?=\d))\w+)*|([^\w\s])\1*")
+_WORD = re.compile(r"\w(?:\w|[-'’.](?=\w)|(?<=\d)[,:/](?=\d))*|([^\w\s])\1*")
 """Letters and digits, also joined by a mark ("state-of-the-art", "don't", "1,5"), or equal marks in a row."""
 
 
