@@ -219,14 +219,14 @@ class Trace(Mapping[str, Step]):
             last = f"with_{added}" if f"with_{added}" in SITES else "with_ngrams"
         elif name in OWN:
             prefix, _, last = (prefix or name or "linear").rpartition(".")
-        suffix, in_embedding = self._suffix(module, last), prefix in self._embeddings
+        suffix = self._suffix(module, last)
 
         def id_of(step: str) -> str:
             return f"{prefix}.{step}{suffix}" if prefix else f"{step}{suffix}"
 
         id, op = id_of(last), constants.pop("op", None)
         key = _key(name, last, op, x.dim(), constants)
-        if name == "norm" and in_embedding:
+        if name == "norm" and prefix in self._embeddings:
             key = f"embedding_{key}"
         op = op or SITES[key].op
         params = {role: constants.pop(role, module._parameters.get(role)) for role in ROLES}
@@ -251,7 +251,7 @@ class Trace(Mapping[str, Step]):
             streams["key"] = self.computed[read[1]]["token"]
         params = {role: params[role] for role in ROLES if role in row.arguments}
         computed = [one for one in read[: len(wanted)] if one]
-        self._add(id, key, op, computed, x, streams, params, attrs, in_embedding, bool(row.gives))
+        self._add(id, key, op, computed, x, streams, params, attrs)
         if x is not given and id not in self.edited:
             self._remember(given, id)  # pooling reads the mask of attention
         if last.startswith("with_"):
@@ -305,8 +305,6 @@ class Trace(Mapping[str, Step]):
         streams: Mapping[str, str],
         params: Mapping[str, Tensor | None] | None = None,
         attrs: Mapping[str, Any] | None = None,
-        in_embedding: bool = False,
-        editable: bool = False,
     ) -> str:
         """Keep a step if `only` selects it, and remember its tensor; return its id."""
         names = SITES[key].axes if op != "input" else ("token", "feature")[-1 if x.dim() < 3 else 0 :]
@@ -329,7 +327,8 @@ class Trace(Mapping[str, Step]):
             kept, axes = (kept, [Axis("batch"), *axes]) if kept.shape[0] > 1 else (kept.select(0, 0), axes)
         if kept.dtype in (torch.bfloat16, torch.float16):
             kept = kept.float()
-        stack, layer, block = step_location(id, self.computed[id].get("token") if in_embedding else None)
+        stream = self.computed[id].get("token") if id.rpartition(".")[0] in self._embeddings else None
+        stack, layer, block = step_location(id, stream)
         given = {role: self._parameters.get(_builtin_id(p), "") for role, p in (params or {}).items() if p is not None}
         self._steps[id] = Step(
             id=id,
@@ -344,7 +343,7 @@ class Trace(Mapping[str, Step]):
             stack=stack,
             layer=layer,
             block=block,
-            editable=editable,
+            editable=op != "input" and bool(OPERATIONS[row_name(op, attrs or {})].gives),
         )
         return id
 
