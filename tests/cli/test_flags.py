@@ -66,6 +66,7 @@ def test_words_and_flags_are_parted(argv: list[str], words: list[str], given: di
         (["--max-steps", "9"], "did you mean '--steps'?"),
         (["--learning_rate", "9"], "did you mean '--lr'?"),
         (["--num_train_epochs", "9"], "did you mean '--epochs'?"),
+        (["--per_device_train_batch_size", "9"], "did you mean '--batch-size'?"),
         (["--xyzzy"], "see --help for all"),
         (["--dry-run=maybe"], "leave out the value"),
         (["--lr"], "glassformer train --help"),

@@ -85,7 +85,7 @@ def test_a_run_with_frozen_layers_resumes_to_the_same_weights(base: Path, tmp_pa
 
 
 def test_nothing_is_frozen_that_is_random() -> None:
-    with pytest.raises(UsageError, match="frozen_layers keeps pretrained weights, and nothing is pretrained here"):
+    with pytest.raises(UsageError, match="frozen_layers keeps trained weights, and this run begins with none"):
         glassformer.train("classify", train_file="t.csv", frozen_layers=1)
 
 

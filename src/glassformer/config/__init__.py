@@ -305,6 +305,8 @@ class TrainConfig:
     """Steps between checkpoints, besides those at validations."""
     snapshots: bool = False
     """Keep the weights of steps 0, 16, 32, 64 …, to show how the model forms (`explain`, Compare)."""
+    tensorboard: bool = False
+    """Write event files of TensorBoard into the run folder."""
     seed: Seed = 1
     """Seed of initialisation, data order and dropout."""
     compile: bool = False

@@ -74,8 +74,7 @@ def config_from_dict(values: dict[str, Any], where: str = "configuration") -> Co
         UsageError: an unknown key (with the nearest known one), a wrong type, a value out of its interval, or a setting
             of what is not chosen.
     """
-    tables = {name: values[name] for name in sections(Config) if isinstance(values.get(name), dict)}
-    placed = {name: _placed(name, table, where) for name, table in tables.items()}
+    placed = {n: _placed(n, values[n], where) for n in sections(Config) if isinstance(values.get(n), dict)}
     config = build(Config, values | placed, "", where)
     for message, hint in _disagreements(config):
         raise UsageError(f"{where}: {message}", hint)
@@ -189,7 +188,8 @@ limited_kinds = cache(partial(get_type_hints, include_extras=True))
 
 TASK_NAMES = ["classify", "translate", "lm", "pretrain", "multilabel", "regress", "tag", "embed"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
-ALIASES = {"max_steps": "steps", "learning_rate": "lr", "num_train_epochs": "epochs"}
+ALIASES = {"max_steps": "steps", "learning_rate": "lr", "num_train_epochs": "epochs", "max_seq_length": "max_len"}
+ALIASES |= {"per_device_train_batch_size": "batch_size", "gradient_accumulation_steps": "accumulate"}
 """What trainers of other libraries call a setting, and its name here."""
 _IN_WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Any: "any"}
 
@@ -332,8 +332,7 @@ def _disagreements(config: Config) -> Iterator[tuple[str, str]]:
         message = "adversarial and compile cannot go together: compiled layers keep what one gradient needs"
         yield message, "use --adversarial 0, or leave out compile"
     if train.frozen_layers and not train.init_from:
-        message = "frozen_layers keeps pretrained weights, and nothing is pretrained here"
-        yield message, "name a run with --init-from"
+        yield "frozen_layers keeps trained weights, and this run begins with none", "name a run with --init-from"
     if decode.n_best > decode.beam_size and not decode.sample:
         message = f"decode.n_best is {decode.n_best}, more than decode.beam_size {decode.beam_size}"
         yield message, f"a beam of as many or more can give them: --beam-size {decode.n_best}"

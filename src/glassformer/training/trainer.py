@@ -43,6 +43,7 @@ from glassformer.training.loop import Validation, train_steps
 from glassformer.training.preparation import describe_environment, new_state, prepare_distributed, settle_budget
 from glassformer.training.signals import STOPPING, StopRequest, interruption_error, stop_requests, where_it_stopped
 from glassformer.training.state import Progress, RunContext, TrainState
+from glassformer.training.tracking import EventFiles, check_tensorboard
 from glassformer.utils.atomic_io import write_json
 from glassformer.utils.process_settings import turns
 from glassformer.utils.safe_read import dataclass_from_json
@@ -85,6 +86,7 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None, finish: bool = 
 
 
 def _run(config: Config, folder: RunFolder, on_step: OnStep | None, begin: Callable[..., Begun]) -> None:
+    check_tensorboard(config.train.tensorboard)
     with stop_requests(lambda: where_it_stopped(folder)) as request, ExitStack() as held:
         with init_distributed(config.train.device) as group:
             context, state, record = begin(config, folder, group, held)
@@ -205,8 +207,10 @@ class Trainer:
         path = folder.metrics if self.is_main else os.devnull
         last = f"the last checkpoint is in {folder.path}"
         lost = f"resume, with any number of processes: … {folder.resume_command}"
+        with_events = self.config.tensorboard and self.is_main
         try:
             with (
+                EventFiles(folder.path, state.progress.step) if with_events else nullcontext() as self.events,
                 open(path, "a", 1, encoding="utf-8", newline="\n") as self.log,
                 closing(self.control) if self.control else nullcontext(),
                 context.group.peer_failures(lambda: f"at step {state.progress.step + 1}; {last}", lost),
@@ -249,9 +253,10 @@ class Trainer:
     def show(self, metrics: StepMetrics) -> StepMetrics:
         """Call whoever follows; they may wait for another thread that predicts, and draw random numbers."""
         devices = [self.context.device] if self.context.device.type == "cuda" else []
-        if self.on_step is not None and self.is_main:
-            with turns.released(), torch.random.fork_rng(devices=devices):
-                self.on_step(metrics)
+        for follow in (self.events, self.on_step if self.is_main else None):
+            if follow is not None:
+                with turns.released(), torch.random.fork_rng(devices=devices):
+                    follow(metrics)
         return metrics
 
     def keep_weights(self, metrics: StepMetrics) -> StepMetrics:
