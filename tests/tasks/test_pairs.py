@@ -291,7 +291,7 @@ def test_other_files_are_scored_with_the_columns_of_training(trained: Path, tmp_
     assert main(["evaluate", str(trained), "--test-file", str(path)]) == UsageError.exit_code
     assert "--header yes or --header no" in capfd.readouterr().err
     assert main(["evaluate", str(trained), "--test-file", str(path), "--header", "yes"]) == UsageError.exit_code
-    assert "there is no column 'premise', which the training data has" in capfd.readouterr().err
+    assert "no columns 'premise' and 'hypothesis' and 'label', which the training data has" in capfd.readouterr().err
     named = ["--text-column", "a", "--pair-column", "b", "--label-column", "c"]
     assert main(["evaluate", str(trained), "--test-file", str(path), *named]) == 0
 

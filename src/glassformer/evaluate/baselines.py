@@ -180,7 +180,7 @@ def label_baselines(train: Known, test: Known) -> Baselines:
     return _scored(test, scores.answered_scores, frequent=constant, tfidf_logistic=linear)
 
 
-def _answered_labels(x: Any, truth: Labels, x_test: Any) -> tuple[Labels, str]:
+def _answered_labels(x: Any, truth: Labels, x_test: Any) -> tuple[Bool[np.ndarray, "T L"], str]:
     """Return the labels whose probability reaches a common threshold, the best on what is held out of the training."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
