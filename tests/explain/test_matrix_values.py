@@ -143,7 +143,9 @@ def test_a_saved_page_holds_what_the_served_page_answers(task: str, case: str) -
     e = explained(task, case)
     page, dropped = saved_page_html(e, parameters=True)
     data, service = page_data(page), Service(e.run)
-    assert dropped == [] and data["run"] == {k: v for k, v in service.run().items() if k != "start"}
+    assert dropped == [] and data["run"] == json.loads(
+        json.dumps({k: v for k, v in service.run().items() if k != "start"})
+    )
     ids = {}
     for stored in data["traces"]:
         live = service.trace(stored["request"])
@@ -205,14 +207,14 @@ def test_a_refused_edit_leaves_nothing_behind(task: str) -> None:
     service, request = Service(run), request_of(task, "plain")
     first = service.trace(request.to_json())
     hooks = [len(m._forward_hooks) for m in run.model.modules()]
-    kept = dict(service._traces)
+    kept = [*service._traces]
     wrong = ["encoder.5.self=0", "logits[token:999]=0", "nothing", "logits=B", "x" * 201, "a*" + "1" * 190 + "x"]
     for edit in wrong:
         with pytest.raises(UsageError):
             service.trace(request.to_json() | {"edits": [edit]})
     with pytest.raises(UsageError):
         service.trace(request.to_json() | {"edits": ["encoder.9.state=B"], "other_text": "a b c"})
-    assert dict(service._traces) == kept and [len(m._forward_hooks) for m in run.model.modules()] == hooks
+    assert service._traces == kept and [len(m._forward_hooks) for m in run.model.modules()] == hooks
     again = service.trace(request.to_json())
     assert again["predictions"] == first["predictions"]
 

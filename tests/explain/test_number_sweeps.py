@@ -156,8 +156,8 @@ def test_the_figure_of_an_effect_is_of_the_number(case: str) -> None:
     e = explained(case)
     assert e.base is not None
     figure = e.plot.effect()
-    [axes] = [one for one in figure.axes if one.get_xlabel()]
-    assert axes.get_xlabel().startswith("number;") and [t.get_text() for t in axes.get_yticklabels()] == ["number"]
+    [axes] = figure.axes
+    assert "number; ring" in figure.get_supxlabel() and [t.get_text() for t in axes.get_yticklabels()] == ["number"]
     drawn = next([*map(float, line.get_xdata())] for line in axes.lines[1:] if len(line.get_xdata()) == 2)
     assert drawn == pytest.approx([number_of(e.base), number_of(e)], abs=1e-4)
 

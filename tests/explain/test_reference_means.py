@@ -13,11 +13,11 @@ from tests.helpers.inference import Subject, untrained
 from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
+from glassformer.explain.edits import reference
 from glassformer.explain.edits.apply import Edits
 from glassformer.explain.edits.reference import has_mean, reference_means
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.trace import trace
-from glassformer.runs import run_data
 
 
 def traced(task: str, **form: Any) -> Explanation:
@@ -74,11 +74,11 @@ def test_means_are_computed_once_for_a_model(tmp_path: Path, monkeypatch: pytest
     subject, read = Subject(e.subject.task, e.subject.model, path=tmp_path), list[str]()
     (tmp_path / "config.json").write_text("{}")
 
-    def load(*_: Any) -> Any:
+    def load(*_: Any, **__: Any) -> Any:
         read.append("data")
         return data_of("classify")
 
-    monkeypatch.setattr(run_data, "load_text_data", load)
+    monkeypatch.setattr(reference, "load_run_data", load)
     first, second = (explain(subject, TEXTS["classify"]).what_if("encoder.0.self.head0=mean") for _ in range(2))
     assert read == ["data"] and torch.equal(first.trace["logits"].value, second.trace["logits"].value)
 

@@ -266,6 +266,9 @@ class ExplanationPlots:
     def __init__(self, explanation: Explanation) -> None:
         self._explanation, self._records = explanation, explanation.records
 
+    def __repr__(self) -> str:
+        return "<figures of an explanation: attention, attribution, effect>"
+
     def attention(
         self,
         layer: int | None = None,
