@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from glassformer.report.examine import DEAD, FIRST_LOSS, LARGE_SCORE, MOST_SHARP, MOST_UNIFORM
 from glassformer.report.findings import ABOVE_CHANCE, BELOW_CHANCE, UPDATE_RATIOS
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "doctor.json"
@@ -15,11 +16,18 @@ TABLE: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
 LIMITS = [
     ("first loss − ln n", ABOVE_CHANCE, "bias of a class + 5"),
     ("first loss − ln n", ABOVE_CHANCE, "output × 10"),
+    ("first loss − fresh", FIRST_LOSS, "bias of a class + 5"),
     ("update ratio", UPDATE_RATIOS[0], "rate ÷ 100"),
     ("update ratio", UPDATE_RATIOS[1], "Muon's rate × 10"),
+    ("largest score", LARGE_SCORE, "rate × 10"),
+    ("largest score", LARGE_SCORE, "rate × 30"),
+    ("largest score", LARGE_SCORE, "queries × 30"),
+    ("sharp heads", MOST_SHARP, "rate × 30"),
+    ("uniform heads", MOST_UNIFORM, "no queries"),
+    ("dead units", DEAD, "bias of units − 10"),
 ]
 """A quantity, its threshold, and a disease that it shows."""
-OVERLAPPING = [("update ratio", UPDATE_RATIOS[1], "rate × 30")]
+OVERLAPPING = [("dead units", DEAD, "rate × 30"), ("update ratio", UPDATE_RATIOS[1], "rate × 30")]
 """Quantities that tell nothing certain of a disease, of which the documentation says so."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.helpers.for_each import for_each
 from tests.helpers.tiny_runs import SMALL, Runs
 
 import glassformer
@@ -117,13 +118,27 @@ def test_doctor_reads_a_run(cli: Callable, runs: Runs) -> None:
     assert json.loads(cli("doctor", runs.classify, "--json").out)["findings"]
 
 
-def test_doctor_of_a_model_alone_makes_no_check(cli: Callable, runs: Runs) -> None:
-    alone = cli("doctor", runs.classify / "model")
+@for_each("task", ["classify", "translate", "lm"])
+def test_doctor_examines_a_run(task: str, cli: Callable, runs: Runs) -> None:
+    plain = json.loads(cli("doctor", getattr(runs, task), "--json").out)
+    looked = json.loads(cli("doctor", getattr(runs, task), "--examine", "--json").out)
+    activity = {"scores", "heads", "dead-units"}
+    assert all("--examine" in plain["not_made"][name] for name in activity)
+    assert "scores" in looked["made"] and {"first-loss", "answer-visible", "frozen"} <= {*looked["made"]}
+    assert activity <= {*looked["made"], *looked["not_made"]}  # ReLU and queries that see 8 keys are not everywhere
+    assert all(finding["grade"] != "stop" for finding in looked["findings"])
+
+
+def test_doctor_examines_no_model_without_its_run(cli: Callable, runs: Runs) -> None:
+    model = runs.classify / "model"
+    alone = cli("doctor", model)
     assert alone.code == 0 and "no log is here" in alone.out and "nothing stands out" not in alone.out
+    assert "no log is here" in cli("doctor", model, "--examine").out
 
 
 def test_doctor_refuses_flags_that_do_not_belong(cli: Callable, runs: Runs) -> None:
     assert cli("doctor", runs.lm, "--lr", "1").code == 2
+    assert cli("doctor", "--examine").code == 2
     assert cli("doctor", "none").code == 4
 
 

@@ -16,11 +16,13 @@ from tests.helpers.pretrained import WORDS, bert_folder, byte_level, sentence_en
 from tests.helpers.recompute import check_every_record
 
 import glassformer
+from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.explanation import explain
 from glassformer.explain.request import TraceRequest
 from glassformer.interop import read
 from glassformer.interop.read import read_source
+from glassformer.report.examine import activity_of
 from glassformer.runs.model_folder import tensor_chunks
 from glassformer.text.tokenizer import Tokenizer
 
@@ -418,6 +420,20 @@ def test_max_len_keeps_the_first_positions(tmp_path: Path) -> None:
     assert run.predict("a film " * 20)["truncated"]
     with pytest.raises(UsageError, match="from 1 to 32"):
         glassformer.import_model(source, tmp_path / "other", max_len=33)
+
+
+@pytest.mark.parametrize("form", ["bare", "classify", "masked"])
+def test_the_doctor_looks_into_it(form: str, tmp_path: Path) -> None:
+    """Its heads are found, and their scores are those of an explanation."""
+    run = imported(tmp_path, form)
+    text = "the film was not good . an a"
+    corpus = run.task.encode(Split([text], None), training=False)
+    seen = activity_of(run.model, run.task, corpus).scores
+    assert [*seen] == ["encoder.0.self", "encoder.1.self"]
+    if form != "masked":  # which explains another text, with a mask
+        e = run.explain(text)
+        for name, scores in seen.items():
+            assert scores.tolist() == pytest.approx(np.abs(e[f"{name}.scores"]).max(axis=(-2, -1)).tolist(), rel=1e-4)
 
 
 def test_the_command_writes_what_the_function_does(cli: Callable, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from glassformer.cli.main import main
 from glassformer.config import Config, ModelConfig
 from glassformer.data.diagnostics import Finding
 from glassformer.report import findings
-from glassformer.report.findings import NotMade, diagnose, run_checks
+from glassformer.report.findings import Checkup, NotMade, diagnose, run_checks
 from glassformer.report.run_record import RunRecord, load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Evaluation, StepMetrics
@@ -115,12 +115,12 @@ def test_a_tied_output_starts_higher() -> None:
     assert diagnose(record([StepMetrics(1, loss=1.0, grad_norm=1.0)], tied=True)).findings[0].place == "answer-visible"
 
 
-def test_findings_come_by_grade_and_causes_first() -> None:
-    places = [("training loss", "look"), ("data", "know"), ("update-ratio", "look"), ("unknown", "stop")]
-    found = [Finding("x", place=place, grade=grade) for place, grade in places]  # pyright: ignore
-    checkup = run_checks({"a": lambda: found, "b": lambda: [Finding("z", place="frozen", grade="stop")]})
-    assert [f.place for f in checkup.findings] == ["frozen", "unknown", "update-ratio", "training loss", "data"]
-    assert checkup.made == ["a", "b"] and checkup.not_made == {}
+def test_findings_come_by_grade_causes_first_and_none_twice() -> None:
+    places = [("heads", "look"), ("training loss", "look"), ("data", "know"), ("scores", "look"), ("unknown", "stop")]
+    first = Checkup([Finding("x", place=place, grade=grade) for place, grade in places], ["a"], {"b": "no log"})  # pyright: ignore
+    both = first + Checkup([Finding("y", place="heads"), Finding("z", place="frozen", grade="stop")], ["b"], {"c": "?"})
+    assert [f.place for f in both.findings] == ["frozen", "unknown", "scores", "training loss", "heads", "data"]
+    assert both.made == ["a", "b"] and both.not_made == {"c": "?"}
 
 
 def test_a_check_of_impossible_numbers_could_not_be_made() -> None:
@@ -186,4 +186,7 @@ def test_a_missing_file_is_no_traceback(
     (run / name).unlink()
     assert main(["doctor", str(run)]) == 0
     assert "not made: " in capsys.readouterr().out
+    assert main(["doctor", str(run), "--examine"]) == 0
+    output = capsys.readouterr().out
+    assert "scores" in output and "not made" in output
     assert RunFolder(run).resumable

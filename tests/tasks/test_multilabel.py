@@ -313,7 +313,7 @@ def test_two_runs_are_compared_by_micro_f1() -> None:
 
 def test_the_doctor_finds_nothing_wrong_with_a_sound_run(trained: Path, capfd: Any) -> None:
     """Its first loss is that of rare labels, far below the logarithm of their number."""
-    assert main(["doctor", str(trained)]) == 0
+    assert main(["doctor", str(trained), "--examine"]) == 0
     shown = "".join(capfd.readouterr())
     assert "what guessing costs depends on how frequent the labels are" in shown
     assert "STOP" not in shown

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, ClassVar
 
 from glassformer.cli.flags import Command, Result
 from glassformer.cli.folders import run_folder
-from glassformer.report.findings import RULES, Checkup, diagnose
+from glassformer.errors import UsageError
+from glassformer.report.findings import EXAMINED, RULES, Checkup, diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.utils import console
@@ -21,16 +23,28 @@ class Doctor(Command):
 
     usage: ClassVar = "doctor [RUN]"
     example: ClassVar = "doctor runs/imdb"
+    examine: bool = False
+    """Load its weights too, and look at attention, units and the first loss, on up to 128 validation texts."""
 
     def run(self) -> Iterator[Result]:
         if self.words:
-            path = run_folder(self.words[0])
-            checkup = Checkup(not_made=dict.fromkeys(RULES, "no log is here, only a model"))
-            if RunFolder(path).resumable:
-                checkup = diagnose(load_run_record(path, damaged_log=True))
+            checkup = self.of_run(path := run_folder(self.words[0]))
             yield {"run": str(path)} | asdict(checkup), _in_words(checkup)
+        elif self.examine:
+            raise UsageError("no run is named to examine", "as in: glassformer doctor runs/imdb --examine")
         else:
             yield (facts := machine()), console.lines_of({"here": facts})
+
+    def of_run(self, path: Path) -> Checkup:
+        """Return what the folder shows, where it is more than a model, and what the weights, if asked for."""
+        if not RunFolder(path).resumable:
+            return Checkup(not_made=dict.fromkeys((*RULES, *EXAMINED), "no log is here, only a model"))
+        found = diagnose(record := load_run_record(path, damaged_log=True))
+        if self.examine:
+            from glassformer.report.examine import examine
+
+            return found + examine(record)
+        return found + Checkup(not_made=dict.fromkeys(EXAMINED, "needs the weights: --examine"))
 
 
 def _in_words(checkup: Checkup) -> Iterator[str]:

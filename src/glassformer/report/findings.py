@@ -4,7 +4,7 @@ Those of the data are in `data/findings.py`: they are tested once, before the fi
 `SCORES` are tested whenever a run is looked at. The report and the model card quote those of the data and of the
 scores, `doctor` prints all. A rule yields findings, or raises `NotMade` where the record lacks what it needs; none
 loads a model. The limits stand beside each other below; those of logged numbers lie between what sound and sick runs
-gave (`benchmarks/doctor.json`).
+gave (`benchmarks/doctor.json`). `examine.py` looks at weights.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ BELOW_CHANCE, ABOVE_CHANCE = 0.3, 1.5
 output is tied: up to 1 above, and 1.9 or more with a bias of 5."""
 UPDATE_RATIOS, NEAR_PEAK = (3e-4, 2e-2), 0.5
 """Median ‖Δw‖ / ‖w‖ of sound runs, and the share of the largest learning rate from which a step counts."""
+EXAMINED = ("first-loss", "answer-visible", "frozen", "scores", "heads", "dead-units")
+"""The checks of `examine.py`, which need the weights; of some the log shows a part."""
 GRADES = ("stop", "look", "know")
-ORDER = ("divergence", "answer-visible", "first-loss", "frozen", "update-ratio", "")
+ORDER = ("divergence", "answer-visible", "first-loss", "frozen", "scores", "update-ratio", "", "heads", "dead-units")
 """Of the same grade causes come first and symptoms last; "" stands for all else."""
 
 
@@ -59,6 +61,14 @@ class Checkup:
     findings: list[Finding] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
     not_made: dict[str, str] = field(default_factory=dict)
+
+    def __add__(self, other: Checkup) -> Checkup:
+        """Return both; what one could make was made, and what this one found is not listed again."""
+        made = [*dict.fromkeys([*self.made, *other.made])]
+        not_made = {name: why for name, why in (other.not_made | self.not_made).items() if name not in made}
+        known = {finding.place for finding in self.findings}
+        new = [finding for finding in other.findings if finding.place not in known]
+        return Checkup(sorted([*self.findings, *new], key=_rank), made, not_made)
 
 
 def _rank(finding: Finding) -> tuple[int, int]:
@@ -139,7 +149,7 @@ def first_loss(facts: RunRecord) -> Iterator[Finding]:
     """
     loss, chance = first_loss_and_chance(facts)
     tied = facts.data.label_names is None and facts.config.model.tie_embeddings
-    needs(not tied, "with a tied output untrained models can start anywhere above guessing")
+    needs(not tied, "with a tied output untrained models can start anywhere above guessing: --examine")
     if loss > (limit := chance + ABOVE_CHANCE):
         matter = f"the first loss is {loss:.3g}, and guessing has {chance:.3g}"
         remedy = "an untrained model should be near it: look at the scale of its output and its bias"
