@@ -278,7 +278,7 @@ def interval(kind: Any) -> str:
 def shown(value: Any) -> str:
     """Return a value for a message, where a long number or text would not fit."""
     try:
-        return text if len(text := repr(value)) <= 100 else text[:97] + "…"
+        return text if len(text := repr(value)) <= 90 else text[:87] + "…"
     except (ValueError, RecursionError):  # an integer of many digits inside
         return type(value).__name__
 
