@@ -15,7 +15,7 @@ from tests.helpers.pretrained import POSITIONS, bert_folder
 import glassformer
 from glassformer.errors import DataError, UsageError
 from glassformer.interop import read
-from glassformer.interop.read import read_source
+from glassformer.interop.sources import read_source
 
 
 @pytest.fixture(autouse=True)

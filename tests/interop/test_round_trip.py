@@ -23,7 +23,7 @@ from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, ExportFacts
 from glassformer.interop.hf_settings import CLASSES
 from glassformer.interop.hf_writer import write_hf
 from glassformer.interop.imported import restore_imported
-from glassformer.interop.read import read_source
+from glassformer.interop.sources import read_source
 from glassformer.models import LanguageModel, Translator
 from glassformer.text.tokenizer import Tokenizer
 

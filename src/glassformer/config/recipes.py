@@ -251,11 +251,10 @@ def in_words(kind: Any) -> str:
         return in_words(of[0])
     if origin is Literal:
         return f"one of {', '.join(of)}"
-    if origin is Mapping:
-        return f"a table, each key {in_words(of[0])}"
+    if origin in (Mapping, list, tuple):
+        return f"{'a table, each key' if origin is Mapping else 'an array, each item'} {in_words(of[0])}"
     if origin is not Annotated:
-        items = f"an array, each item {in_words(of[0])}" if origin in (list, tuple) else ""
-        return items or _IN_WORDS.get(kind, "a table")
+        return _IN_WORDS.get(kind, "a table")
     limits = limits_of(kind)
     most = f", at most {limits.max_length:,} long" if limits.max_length else ""
     return limits.description or in_words(of[0]) + most + (interval(kind) and f" in {interval(kind)}")

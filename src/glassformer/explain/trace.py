@@ -42,7 +42,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_inference
@@ -150,7 +149,7 @@ class Trace(Mapping[str, Step]):
         self._embeddings = {id_of_path(path, self._names) for path in embeddings}
         self._calls: dict[nn.Module, tuple[int, set[str]]] = {}
         self._copied: tuple[weakref.ref[Tensor], Tensor] | None = None
-        self._origins: dict[tuple[int, int], tuple[StorageWeakRef, str]] = {}
+        self._origins: dict[tuple[int, int], tuple[weakref.ref[Any], str]] = {}
 
     def __getitem__(self, id: str) -> Step:
         if id in self._steps:
@@ -279,12 +278,12 @@ class Trace(Mapping[str, Step]):
         return f"@{number}" if number > 1 else ""
 
     def _remember(self, tensor: Tensor, id: str) -> None:
-        self._origins[tensor.data_ptr(), tensor.numel()] = StorageWeakRef(tensor.untyped_storage()), id
+        self._origins[tensor.data_ptr(), tensor.numel()] = weakref.ref(tensor.untyped_storage()), id
 
     def _origin(self, tensor: Tensor) -> str | None:
         """Return the id of the step that a tensor came from, or that it is a reshaped view of."""
         storage, id = self._origins.get((tensor.data_ptr(), tensor.numel()), (None, None))
-        return None if storage is None or storage.expired() else id
+        return None if storage is None or storage() is None else id
 
     def _add_unknown(self, id_of: Callable[[str], str], reader: str, argument: str, x: Tensor) -> str:
         """Add a tensor that no recorded step computed as a step, given the step that reads it; return its id."""

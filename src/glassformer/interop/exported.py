@@ -167,7 +167,7 @@ class ExportedModel:
     def _restored(self) -> tuple[Any, Any]:
         """Return the task and the model of a folder of transformers, which is read as an import reads it."""
         from glassformer.interop.imported import restore_imported
-        from glassformer.interop.read import read_source
+        from glassformer.interop.sources import read_source
         from glassformer.utils.device import choose_device
 
         try:

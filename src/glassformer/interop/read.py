@@ -11,15 +11,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import CheckpointError, UsageError
+from glassformer.errors import UsageError
 from glassformer.interop.check import check_import
-from glassformer.interop.ctranslate2_reader import read_ctranslate2
 from glassformer.interop.export_facts import CheckResult
-from glassformer.interop.hf_reader import read_hf
 from glassformer.interop.imported import ImportedModel, import_card, restore_imported
 from glassformer.interop.new_folder import new_folder
-from glassformer.interop.source_folder import SourceFolder
-from glassformer.runs.folder import IMPORT_RECORD, TOKENIZER, RunFolder, is_exported
+from glassformer.interop.sources import read_source
+from glassformer.runs.folder import IMPORT_RECORD, TOKENIZER, RunFolder
 from glassformer.runs.model_folder import save_model
 from glassformer.runs.records import IMPORT, Origin
 from glassformer.training.finalize import model_metadata
@@ -51,8 +49,7 @@ def import_folder(source: Path | str, out: Path | str, max_len: int | None = Non
     task, model = restore_imported(imported)
     logger.info("comparing with the library that it came from")
     check = check_import(imported, task, model, Path(source))
-    known = {"task": imported.task, "notes": [*imported.notes], "check": asdict(check) if check else None}
-    origin = replace(imported.source, **known)
+    origin = replace(imported.source, task=imported.task, notes=[*imported.notes], check=check and asdict(check))
     with new_folder(out) as building:
         metadata = model_metadata(task) | {IMPORT: asdict(origin)}
         tokenizer = {TOKENIZER: task.tokenizer.to_json().encode("utf-8")}
@@ -60,24 +57,3 @@ def import_folder(source: Path | str, out: Path | str, max_len: int | None = Non
         save_model(RunFolder(building).model, metadata, weights, tokenizer, import_card(origin, task, check))
         write_json(building / IMPORT_RECORD, asdict(origin))
     return Import(out, imported, origin, check)
-
-
-def read_source(source: Path | str, max_len: int | None = None) -> ImportedModel:
-    """Return the model of a folder, by what is in it.
-
-    Raises:
-        UsageError, CheckpointError: it is of a kind that is not read, or damaged.
-    """
-    folder = SourceFolder(source)
-    if folder.has("model/manifest.json") or (folder.has("manifest.json") and not is_exported(folder.path)):
-        raise UsageError(f"{source} is a run of Glassformer already", "use it as it is")
-    config = folder.json_if_there("config.json")
-    if folder.has("model.bin") and "model_type" not in config:  # as CTranslate2 writes it
-        return read_ctranslate2(folder, config, max_len)
-    if folder.has("config.json"):
-        return read_hf(folder, config, max_len)
-    if is_exported(folder.path):
-        message = f"{source} is an export to a form that is not read again; those to hf and ctranslate2 are"
-        raise UsageError(message, "export its run to one of these, or use the run")
-    inner = f"{source}/0_Transformer" if folder.has("0_Transformer") else "the folder that save_pretrained wrote"
-    raise CheckpointError(f"{source} holds no config.json", f"give {inner}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +16,8 @@ from torch import Tensor, nn
 from glassformer.data.batches import Batch
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.errors import GlassformerError
-from glassformer.explain.capture.exact_inference import exact_no_grad
-from glassformer.explain.trace import trace
 from glassformer.models.ensemble import members_of
+from glassformer.nn.steps import Input, report_to
 from glassformer.report.findings import EXAMINED, Checkup, Finding, NotMade, first_loss_and_chance, run_checks
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import RunFolder
@@ -77,28 +77,27 @@ def activity_of(model: nn.Module, task: Task, corpus: EncodedCorpus) -> Activity
     """Return the activity of a task's model on some texts of a corpus, of all lengths, one at a time."""
     device, activity, alive = next(model.parameters()).device, Activity(), dict[str, Tensor]()
     sums: dict[str, tuple[Tensor, int]] = {}
+    model.eval()
     rows = [row[None] for rows in task.eval_batches(corpus, 1) for row in rows]
     for row in rows[:: max(1, len(rows) // N_TEXTS)][:N_TEXTS]:
         batch = task.make_batch(corpus, row).to(device)
         activity.n_tokens += batch.n_tokens
         members = members_of(model)
         for number, member in enumerate(members):
-            with torch.no_grad(), trace(member, _is_looked_at) as steps:
-                task.logits(member, batch)
-            for id, step in steps.items():
-                block = id.rpartition(".")[0]
-                name = (f"members.{number}." if len(members) > 1 else "") + block
-                if step.op == "relu":
-                    fires = (step.value > 0).any(dim=0)
+            prefix = f"members.{number}." if len(members) > 1 else ""
+            for block, steps in _steps(member, task, batch).items():
+                name = prefix + block
+                if "hidden" in steps:
+                    fires = (steps["hidden"] > 0).any(dim=0)
                     alive[name] = fires | alive[name] if name in alive else fires
-                elif step.site == "scores":
-                    allowed = torch.ones_like(step.value, dtype=torch.bool)
-                    if f"{block}.mask" in steps:
-                        allowed &= steps[f"{block}.mask"].value.bool()
-                    largest = step.value.abs().masked_fill(~allowed, 0.0).amax(dim=(-2, -1)).cpu()
+                elif "scores" in steps:
+                    allowed = torch.ones_like(steps["scores"], dtype=torch.bool)
+                    if "mask" in steps:
+                        allowed &= steps["mask"].bool()
+                    largest = steps["scores"].abs().masked_fill(~allowed, 0.0).amax(dim=(-2, -1)).cpu()
                     activity.scores[name] = torch.maximum(activity.scores.get(name, largest), largest)
-                    weights, n_keys = steps[f"{block}.weights"].value, allowed.sum(dim=-1)
-                    shares = torch.special.entr(weights).sum(dim=-1) / n_keys.clamp(min=2).log()
+                    n_keys = allowed.sum(dim=-1)
+                    shares = torch.special.entr(steps["weights"]).sum(dim=-1) / n_keys.clamp(min=2).log()
                     total, n = sums.get(name, (0.0, 0))
                     counted = n_keys >= FEWEST_KEYS
                     total = total + shares.masked_fill(~counted, 0.0).sum(dim=-1).double().cpu()
@@ -108,8 +107,20 @@ def activity_of(model: nn.Module, task: Task, corpus: EncodedCorpus) -> Activity
     return activity
 
 
-def _is_looked_at(id: str) -> bool:
-    return id.endswith((".scores", ".mask", ".weights", ".hidden"))
+def _steps(model: nn.Module, task: Task, batch: Batch) -> dict[str, dict[str, Tensor]]:
+    """Return the steps of attention, and the units with ReLU, of a text: by the id of the block, then by name."""
+    paths = {module: path for path, module in model.named_modules()}
+    found = dict[str, dict[str, Tensor]]()
+
+    def note(module: nn.Module, name: str, value: Tensor, _: tuple[Input, ...], constants: dict[str, Any]) -> Tensor:
+        if name in ("scores", "mask", "weights") or (name == "hidden" and constants.get("op") == "relu"):
+            path = paths[module].replace(".layers.", ".").removesuffix("_attention").replace("feed_forward", "ff")
+            found.setdefault(path, {})[name] = value[0]
+        return value
+
+    with torch.no_grad(), torch.autocast(batch.ids.device.type, enabled=False), report_to(note):
+        task.logits(model, batch)
+    return found
 
 
 def scores(activity: Activity) -> Iterator[Finding]:
@@ -225,8 +236,9 @@ def _moved_by_later(model: nn.Module, context: RunContext, batch: Batch) -> floa
     if (half := given.shape[1] // 2) == 0:
         return 0.0
     later = given.clone()
+    model.eval()
     later[:, half:] = given[:, half:].flip(1).roll(1, 0)
-    with exact_no_grad(model):
+    with torch.no_grad(), torch.autocast(given.device.type, enabled=False):
         before, after = (
             context.task.logits(model, replace(batch, **{name: ids}))[:, :half].float() for ids in (given, later)
         )
@@ -275,7 +287,7 @@ def examine(record: RunRecord) -> Checkup:
 
 
 def examine_model(record: RunRecord, context: RunContext, model: nn.Module) -> Checkup:
-    """Make the checks of `EXAMINED`; of the model only which parameters are trained is changed."""
+    """Make the checks of `EXAMINED`; the model is in evaluation mode afterwards, and trains what is not frozen."""
     first = {
         "first-loss": lambda: fresh_loss(record, context),
         "answer-visible": lambda: answer_visible(model, context),
