@@ -74,14 +74,12 @@ def test_the_beam_tree_has_every_candidate(app: Callable[..., App]) -> None:
     page = app(name, "decode", text="abc", beam_size=3, max_new_tokens=6)
     page.page.wait_for_selector("[data-beam]")
     request = TraceRequest("abc", decode={"beam_size": 3, "max_new_tokens": 6})
-    steps = explain(subject_of(MODELS[name]), request).decode.to_json()["steps"]
+    steps = explain(subject_of(MODELS[name]), request).decode.steps
     toggle = page.page.locator("[data-role=show-pruned]")
     if toggle.count() and not toggle.is_checked():
         toggle.check()
     drawn = set(page.page.locator("[data-beam]").evaluate_all("nodes => nodes.map(n => n.dataset.beam)"))
-    kept = {
-        f"{t}.{i}" for t, row in enumerate(steps) for i, c in enumerate(row) if c["row"] is not None or c["finished"]
-    }
+    kept = {f"{t}.{i}" for t, row in enumerate(steps) for i, c in enumerate(row) if c.row is not None or c.finished}
     assert kept <= drawn
     assert drawn <= {f"{t}.{i}" for t, row in enumerate(steps) for i in range(len(row))}
     assert len(drawn) > len(kept), "pruned branches are drawn too"

@@ -151,13 +151,14 @@ const RANK: Record<string, number> = { "+": 1, "-": 1, "*": 2, "@": 2, sum: 2, T
 
 /** What is in the formula of a step that no expression gives. */
 const SOURCES: Record<string, string> = {
-  causal: "M_{t,s} = [s ≤ t]", padding: "M_s = [t_s ≠ [PAD]]", targets: "q_i = (1 − ε) [i = y] + \\frac{ε}{V}", sum: "g = ∑ g_i",
+  ids: "t_0, t_1, … = tokenizer(text)", ngram_ids: "g_t = ngrams(t)", bigram_ids: "b_t = bigram(t − 1, t)", segment_ids: "s_t = [t > separator]",
+  causal: "M_{t,s} = [s ≤ t]", padding: "M_s = [t_s ≠ [PAD]]", word: "M_s = [s = w]", given: "M_{t,s}", one: "g = 1", targets: "q_i = (1 − ε) [i = y] + \\frac{ε}{V}", sum: "g = ∑ g_i",
 };
 
 /** The expression of a step in the subset of TeX of `How.tsx`, each definition that it uses on a line of its own. */
 export function formula(node: TraceNode): string {
   const row = rowOfStep(node);
-  if (!row?.gives) return SOURCES[String(node.attrs.kind ?? node.op)] ?? "";
+  if (!row?.gives) return SOURCES[String(node.attrs.kind)] ?? SOURCES[node.op] ?? "";
   const given = argumentsOf(node, row), names = { ...NAMES };
   const isMissing = (tree: Tree) => typeof tree === "string" && row.optional.includes(tree) && !(tree in given);
   const tex = (tree: Tree, rank = 0): string => {
