@@ -173,8 +173,9 @@ class Demo(Trains):
     def run(self) -> Iterator[Result]:
         from glassformer.api import train_into
 
-        config, numbered = self.configured(self.base or Config()), (f"demo-{i}" for i in itertools.count(2))
-        free = (path for name in ("demo", *numbered) if not RunFolder(path := Path("runs") / name).not_empty)
+        config = self.configured(self.base or Config())
+        names = itertools.chain(["demo"], (f"demo-{i}" for i in itertools.count(2)))
+        free = (path for name in names if not RunFolder(path := Path("runs") / name).not_empty)
         out = Path(self.out) if self.out else next(free)
         RunFolder(out).check_new()
         logger.info("Dates as people write them, in many languages → ISO 8601. Training a small Transformer …")
