@@ -226,7 +226,8 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
         if others:
             raise UsageError(f"{path} is an exported model, which predicts alone", "name one folder")
         if precision is not None:
-            raise UsageError(f"the precision of {path} is chosen at export", "export with --quantization")
+            hint = "leave out --precision; export sets it by --quantization"
+            raise UsageError(f"the precision of {path} is chosen at export", hint)
         return load_exported(path, device)  # pyright: ignore[reportReturnType]  # typed as what one loads to look into
     from glassformer.models.ensemble import Ensemble, members_of
     from glassformer.tasks.restoring import decision_together

@@ -51,7 +51,7 @@ def test_the_comparison_asks_the_model_where_it_is(task: str, monkeypatch: pytes
     run = run_of(task, monkeypatch)
     model, engine = Elsewhere(run.model), Echo(run.task.tokenizer.vocab_size)
     for text in ("abc", "abc" * 40, ""):
-        checking._of_log_probs(run.task, model, engine, text, "cba")  # pyright: ignore[reportArgumentType]
+        checking._log_probs(run.task, model, engine, text, "cba")  # pyright: ignore[reportArgumentType]
     assert task != "lm" or engine.longest == run.config.text.max_len  # no more than the library takes
     assert model.seen == {"meta"}
 

@@ -314,7 +314,7 @@ DAMAGE = [
     ("a pickle alone", "is a pickle"),
     ("no weights", "holds no model.safetensors"),
     ("a link", "is a link"),
-    ("a pipe", "not a pipe"),
+    ("a pipe", "should be a file, and is a pipe"),
     ("an index that leads out", "no file of the same folder"),
     ("an index of a missing file", "cannot be read"),
     ("no tokenizer", "holds no tokenizer.json"),
@@ -351,7 +351,7 @@ def tampered(content: dict[str, Any], what: str) -> None:
     [
         ("an id without a row", "rows has none"),
         ("two tokens of one id", "two tokens have one id"),
-        ("another end", "post_processor"),
+        ("another end", "PostProcessor"),
     ],
 )
 def test_a_tokenizer_that_does_not_fit_is_refused(

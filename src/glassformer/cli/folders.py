@@ -28,7 +28,7 @@ def run_folder(word: str, all_seeds: bool = False) -> Path:
     if SeedsFolder(path).exists:
         return path if all_seeds else SeedsFolder(path).best.path
     if is_exported(path):  # other libraries call a file of theirs config.json, too
-        raise UsageError(f"{path} is an exported model, not a run", "use it with glassformer predict")
+        raise UsageError(f"{path} is an exported model, not a run", f"use it with: glassformer predict {word}")
     if RunFolder(path).resumable or RunFolder(path).model_folder:
         return path
     if "," in word and not path.exists():

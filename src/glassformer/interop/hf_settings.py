@@ -285,6 +285,7 @@ def read_settings(family: str, config: Mapping[str, Any]) -> Settings:
         s["embedding_init_std"] = None if s["embedding_init_std"] else 1.0
     # An embedding_init_std of 1 is one without the factor √d_model.
     s = Settings(embedding_init_std=1.0, dropout=0.0) | {name: values[0] for name, values in FORMS[family].items()} | s
+    s["d_ff"] = s["d_ff"] or 4 * s["d_model"]  # null in GPT-2
     if s.get("norm_eps") == usual_eps(s["norm"]):
         s["norm_eps"] = None
     if s["positions"] == "rotary":

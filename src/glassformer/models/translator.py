@@ -107,7 +107,8 @@ class Translator(nn.Module):
             memory_mask=Mask.of(padding_mask=src_padding_mask),
         )
         weight, bias = (self.tgt_embedding if self.output is None else self.output).weight, self.output_bias
-        logits = F.linear(x, weight) if bias is None else F.linear(x, weight) + bias
+        logits = F.linear(x, weight) if self.output is None else self.output(x)
+        logits = logits if bias is None else logits + bias
         return step(self, "logits", logits, x, weight=weight, bias=bias)
 
     def new_cache(self) -> DecoderCache:

@@ -161,6 +161,9 @@ class RunFolder:
 
     def require_model_folder(self) -> Path:
         """Return `model_folder`; raise CheckpointError if there is none."""
+        if is_exported(self.path):
+            hint = f"use it with: {glassformer_command('predict', self.path)}"
+            raise CheckpointError(f"{self.path} is an exported model, not a run", hint)
         if (folder := self.model_folder) is None:
             resumed = f"resume with: {self.resume_command}; add --finish to use what is trained so far"
             hint = resumed if self.resumable else "give the folder that --out named"
