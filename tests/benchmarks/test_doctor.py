@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.report.examine import DEAD, FIRST_LOSS, LARGE_SCORE, MOST_SHARP, MOST_UNIFORM
+from glassformer.training.examine import DEAD, FIRST_LOSS, LARGE_SCORE, MOST_SHARP, MOST_UNIFORM
 from glassformer.report.findings import ABOVE_CHANCE, BELOW_CHANCE, UPDATE_RATIOS
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "doctor.json"

@@ -51,7 +51,7 @@ OUTSIDE = {"web/src": "web", "tests": "tests", "docs": "docs and benchmarks", "b
 TOGETHER = {
     "(top)": "interface",
     "cli": "interface",
-    "report/examine.py": "interface",
+    "training/examine.py": "interface",
     "nn": "nn, models and explain",
     "models": "nn, models and explain",
     "explain": "nn, models and explain",

@@ -41,7 +41,7 @@ class Doctor(Command):
             return Checkup(not_made=dict.fromkeys((*RULES, *EXAMINED), "no log is here, only a model"))
         found = diagnose(record := load_run_record(path, damaged_log=True))
         if self.examine:
-            from glassformer.report.examine import examine
+            from glassformer.training.examine import examine
 
             return found + examine(record)
         return found + Checkup(not_made=dict.fromkeys(EXAMINED, "needs the weights: --examine"))

@@ -4,7 +4,7 @@ Those of the data are in `data/findings.py`: they are tested once, before the fi
 `SCORES` are tested whenever a run is looked at. The report and the model card quote those of the data and of the
 scores, `doctor` prints all. A rule yields findings, or raises `NotMade` where the record lacks what it needs; none
 loads a model. The limits stand beside each other below; those of logged numbers lie between what sound and sick runs
-gave (`benchmarks/doctor.json`). `examine.py` looks at weights.
+gave (`benchmarks/doctor.json`). `training/examine.py` looks at weights.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ output is tied: up to 1 above, and 1.9 or more with a bias of 5."""
 UPDATE_RATIOS, NEAR_PEAK = (3e-4, 2e-2), 0.5
 """Median ‖Δw‖ / ‖w‖ of sound runs, and the share of the largest learning rate from which a step counts."""
 EXAMINED = ("first-loss", "answer-visible", "frozen", "scores", "heads", "dead-units")
-"""The checks of `examine.py`, which need the weights; of some the log shows a part."""
+"""The checks of `training/examine.py`, which need the weights; of some the log shows a part."""
 GRADES = ("stop", "look", "know")
 ORDER = ("divergence", "answer-visible", "first-loss", "frozen", "scores", "update-ratio", "", "heads", "dead-units")
 """Of the same grade causes come first and symptoms last; "" stands for all else."""
