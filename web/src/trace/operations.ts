@@ -56,7 +56,7 @@ const p = (x: number) => (x < 0 ? `(${n(x)})` : n(x));
 const lines = (...text: string[]): Arithmetic => ({ lines: text, terms: [], columns: ["", "", "", ""] });
 
 /** The names that a reader sees, where they are not those of the table. */
-const SYMBOLS: Record<string, string> = { x_hat: "x̂", g_hat: "ĝ", variance: "σ²", real: "takes part", largest: "is the largest", seen: "score", eps: "ε" };
+const SYMBOLS: Record<string, string> = { x_hat: "x̂", g_hat: "ĝ", variance: "σ²", real: "takes part", largest: "is the largest", seen: "score", eps: "ε", e: "u" };
 const symbol = (name: string) => SYMBOLS[name] ?? name;
 
 /** How a word is written around its argument. */
