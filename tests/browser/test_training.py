@@ -111,7 +111,7 @@ def test_a_training_is_watched_paused_stepped_and_stopped(
         page.click("[data-control=stop]")
         code, output = process.wait(60)
         assert code == 0 and "before its budget was used" in output, output
-        until(other, f"{STATE} === 'stopped'")
+        until(other, f"{STATE} === 'finished'")
         assert other.locator("[data-control]").count() == 0
         until(page, "document.querySelector('[data-role=training-lost]') !== null")
         assert not (run / "control.json").exists()
