@@ -165,7 +165,7 @@ def test_the_limit_is_of_the_whole_file(name: str) -> None:
     sizes = []
     for limit in (450_000, 300_000, 10_000_000):
         try:
-            html, dropped = saved_page_html(explanation, max_bytes=limit)
+            html, dropped = saved_page_html(explanation, max_bytes=limit, seconds=600)
         except UsageError as error:
             assert limit < 450_000 and f"more than {limit:,}" in error.message
             continue
