@@ -54,7 +54,7 @@ def picture(before: Explanation, after: Explanation, found: Finding, name: str) 
     figure = Figure(SIZE, facecolor=colours["paper"])
     pieces = [piece.replace("▁", "␣") for piece in before.streams[0].pieces]
     write(figure, 0.3, 0.36, "One key of one head decides how a date is read", colours["ink"], 15, weight="bold")
-    where = f"Attention weights of head {head + 1} in encoder layer {layer + 1}; rows: queries, columns: keys"
+    where = f"Attention weights of head {head} in encoder layer {layer}; rows: queries, columns: keys"
     write(figure, 0.3, 0.66, where, colours["quiet"], 9.5)
     first, below = before.request.text.split()[1][:2], TOP + CELL * len(pieces)
     titles = f"as trained: {first} is the month", f"key {pieces[key]} blocked in this head: {first} is the day"

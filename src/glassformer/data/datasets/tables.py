@@ -58,7 +58,7 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
                 yield row
     else:
         what = f"{path}: a table's name ends in .csv, .tsv or .jsonl, .parquet or .arrow, not {suffix or 'nothing'!r}"
-        raise UsageError(what, hint="rename the file after what it holds")
+        raise UsageError(what, hint="write it as one of these, one text a row")
 
 
 # --- CSV and TSV -----------------------------------------------------------------------------------------------
