@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from glassformer.training.examine import DEAD, FIRST_LOSS, LARGE_SCORE, MOST_SHARP, MOST_UNIFORM
 from glassformer.report.findings import ABOVE_CHANCE, BELOW_CHANCE, UPDATE_RATIOS
+from glassformer.training.examine import DEAD, FIRST_LOSS, LARGE_SCORE, MOST_SHARP, MOST_UNIFORM
 
 FILE = Path(__file__).parents[2] / "benchmarks" / "doctor.json"
 TABLE: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))

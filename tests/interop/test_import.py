@@ -22,9 +22,9 @@ from glassformer.explain.explanation import explain
 from glassformer.explain.request import TraceRequest
 from glassformer.interop import read
 from glassformer.interop.sources import read_source
-from glassformer.training.examine import activity_of
 from glassformer.runs.model_folder import tensor_chunks
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.training.examine import activity_of
 
 TEXT = "The film was not good."
 

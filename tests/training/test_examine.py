@@ -18,12 +18,12 @@ from glassformer.models import language_model
 from glassformer.models.ensemble import members_of
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.layers import FeedForward
-from glassformer.training import examine
-from glassformer.training.examine import Activity, activity_of
 from glassformer.report.findings import NotMade
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, StepMetrics
 from glassformer.tasks.lm import LanguageModelling
+from glassformer.training import examine
+from glassformer.training.examine import Activity, activity_of
 from glassformer.training.finetune import freeze
 
 
