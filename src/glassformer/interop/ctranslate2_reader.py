@@ -76,8 +76,7 @@ def read_ctranslate2(folder: SourceFolder, config: Mapping[str, Any], max_len: i
         message = f"there is no {TOKENIZER} in {path}, and the tokens of a language model are pieces of words"
         raise UsageError(message, f"put the {TOKENIZER} into the folder that its texts are split with")
     if tokenizer.vocabulary() != joint.tokens:
-        message = f"{path / TOKENIZER} has other tokens than the vocabulary of the model"
-        raise CheckpointError(message, "copy the folder whole")
+        raise CheckpointError(f"{path / TOKENIZER} has other tokens than the model", "copy the folder whole")
     with_joint_vocabulary(found, joint)
     positions = found.n_positions - is_translator
     if max_len is not None and max_len > positions:
