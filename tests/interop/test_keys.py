@@ -16,7 +16,9 @@ from tests.interop.test_import_families import BERT, CASES, GPT2, SMOLLM2, gpt2,
 import glassformer
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop import read
+from glassformer.interop.check import check_import
 from glassformer.interop.hf_settings import ACTIVATIONS, COMMON, GENERATION, TABLES, keys_of
+from glassformer.interop.imported import restore_imported
 from glassformer.interop.read import import_folder, read_source
 
 FAMILIES = {}
@@ -171,6 +173,8 @@ def test_tied_weights_are_read_under_their_other_name(
     after = read_source(folder)
     assert all(torch.equal(tensor, after.state[key]) for key, tensor in before.state.items())
     assert after.model == before.model
+    check = check_import(after, *restore_imported(after), folder)
+    assert check is not None and check.largest_difference < 1e-4
 
 
 def test_rotary_positions_that_are_scaled_in_either_place_are_refused(tmp_path: Path) -> None:

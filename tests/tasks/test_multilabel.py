@@ -27,6 +27,7 @@ from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop.exported import load_exported
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
+from glassformer.tasks import restoring
 from glassformer.tasks.encoder import MultiLabel
 from glassformer.text.answers import answer_lines
 from glassformer.text.decision import Decision
@@ -272,6 +273,10 @@ def test_seeds_and_a_start_from_another(trained: Path, tmp_path: Path) -> None:
     mixed = [glassformer.load(*each).task.decision.thresholds for each in ((one, trained), (trained, one))]
     known = [glassformer.load(each).task.decision.thresholds for each in (one, trained)]
     assert mixed[0] == mixed[1] == pytest.approx(np.mean(known, axis=0))
+    runs = [(each, glassformer.load(each).task) for each in (one, trained)]
+    runs[0][1].decision = Decision()  # as of an import: no thresholds, so one half
+    both = [restoring.decision_together(tmp_path, each).thresholds for each in (runs, runs[::-1])]
+    assert both[0] == both[1] == pytest.approx(np.mean([[0.5] * 3, known[1]], axis=0))
     begun = {**TINY, "init_from": str(trained)}
     begun.pop("model"), begun.pop("text")
     run = glassformer.train("multilabel", out=tmp_path / "next", **files, **begun)

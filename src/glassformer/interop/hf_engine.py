@@ -38,7 +38,7 @@ def load_theirs(folder: Path, task: Task, model: Any, hashes: Mapping[str, str] 
         UsageError: transformers is not installed.
     """
     transformers, source = library("a comparison with transformers", "hf", "transformers"), SourceFolder(folder)
-    config, tensors = source.json("config.json"), source.weights()
+    config, tensors = source.json("config.json"), {n.removeprefix("module."): t for n, t in source.weights().items()}
     if hashes is not None and not source.hashes.items() <= hashes.items():
         raise CheckpointError(f"{folder} was changed since it was read", "import it again")
     family, kind = config["model_type"], str(task.explain_as)

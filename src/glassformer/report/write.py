@@ -172,8 +172,8 @@ def write_report(facts: RunRecord) -> None:
         CheckpointError: its records cannot be shown.
     """
     folder = RunFolder(facts.path)
+    images = draw_all(facts)
     with readable_records(folder.path):
-        images = draw_all(facts)
         markdown = report_markdown(facts, images)
     folder.plots.mkdir(exist_ok=True)
     for name, image in images.items():

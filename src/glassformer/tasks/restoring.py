@@ -17,7 +17,7 @@ from glassformer.runs.folder import LEARNED_RECORD, MODEL_CONFIG, RunFolder, See
 from glassformer.runs.model_folder import Shapes, Weights, check_shapes, read_description, read_weights, shapes_of
 from glassformer.runs.records import JsonObject
 from glassformer.tasks import Task, task_class
-from glassformer.text.decision import Decision
+from glassformer.text.decision import THRESHOLD, Decision
 from glassformer.utils.safe_read import LIMITS, read_json_object
 
 DAMAGE = ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
@@ -125,9 +125,9 @@ def decision_together(seeds: Path, runs: Sequence[tuple[Path, Task]]) -> Decisio
         scored = folder.read_ensemble()
         if scored and "decision" in scored.scores:
             return Decision.from_json(scored.scores["decision"], task.label_names, folder.ensemble)
-    known = [each.decision.thresholds for _, each in runs]
-    mean = None if known[0] is None else np.array(known, float).mean(axis=0).tolist()
-    return replace(task.decision, thresholds=mean, temperature=None)
+    known = [each.decision.thresholds for _, each in runs]  # None: of an import, whose labels are all cut at one half
+    mean = np.mean([one or [THRESHOLD] * len(task.label_names or ()) for one in known], axis=0).tolist()
+    return replace(task.decision, thresholds=mean if any(known) else None, temperature=None)
 
 
 def check_joins(runs: Sequence[tuple[Path, Task]], other: Path, task: Task) -> None:
