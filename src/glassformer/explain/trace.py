@@ -48,7 +48,7 @@ from glassformer.explain.capture.exact_inference import exact_forward, exact_inf
 from glassformer.explain.capture.hooks import after_calls
 from glassformer.explain.capture.sites import SITES, reported_line, site_key, source_line
 from glassformer.explain.capture.tape import Axis, Check, Step, UnknownRecord, step_location
-from glassformer.models import TextClassifier
+from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.models.encoder_models import Pooler
 from glassformer.nn.attention import Tap
 from glassformer.nn.embeddings import TokenEmbedding
@@ -449,7 +449,8 @@ def trace(
     # Without the wrapper of torch.compile.
     inner = getattr(model, "_orig_mod", model)
     recorded = Trace(inner, [only] if isinstance(only, str) else only, tap, names)
-    linear = [module for module in inner.modules() if isinstance(module, nn.Linear)]
+    reported = [one.output for one in inner.modules() if isinstance(one, LanguageModel | Translator)]  # as logits
+    linear = [module for module in inner.modules() if isinstance(module, nn.Linear) and module not in reported]
     with (
         report_to(recorded.listen),
         after_calls(linear, lambda module, x, named, y: step(module, "", y, *x, *named.values())),

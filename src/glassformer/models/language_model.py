@@ -40,8 +40,7 @@ class LanguageModel(nn.Module):
         """Return logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
         x = self.hidden_states(ids, cache)
         weight = (self.embedding if self.output is None else self.output).weight
-        logits = F.linear(x, weight) if self.output is None else self.output(x)
-        return step(self, "logits", logits, x, weight=weight)
+        return step(self, "logits", F.linear(x, weight) if self.output is None else self.output(x), x, weight=weight)
 
     def hidden_states(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T D"]:
         """Return the final hidden states, which `forward` projects to the vocabulary."""
