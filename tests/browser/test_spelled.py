@@ -65,7 +65,7 @@ def test_another_member_is_a_click_away(app: Callable[..., App], run: Run) -> No
     page = app(run, "flow", text=TEXT)
     assert "member 0, shown here" in page.page.inner_text(".notes")
     page.page.click("[data-member='2']")
-    page.until("document.querySelector('.notes').textContent.includes('member 3, shown here')")
+    page.until("document.querySelector('.notes').textContent.includes('member 2, shown here')")
     assert page.param["member"] == "2"
     answer = explain(run, TraceRequest(TEXT, member=2)).together.answer  # pyright: ignore
     assert page.page.inner_text("[data-role=answer]").split() == f"{' '.join(answer.values())}, by all 3 models".split()
