@@ -30,6 +30,7 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.layers import RMSNorm
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.nn.operations import OPERATIONS, row_of
+from glassformer.nn.steps import step
 from glassformer.utils.device import Computing, tuned
 
 V, L, S = 11, 5, 6
@@ -63,7 +64,8 @@ def _random(model: nn.Module) -> nn.Module:
 
 def _rms_norm(norm: RMSNorm, x: Tensor) -> Tensor:
     """Return what `RMSNorm` does, whose mean square is always in fp32, in the precision of x."""
-    return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + norm.eps) * norm.weight
+    y = x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + norm.eps) * norm.weight
+    return step(norm, "norm", y, x, op="rms_norm", eps=norm.eps)
 
 
 def _classifier(config: ModelConfig, n_classes: int = 3) -> tuple[nn.Module, dict[str, Any], list[int | None]]:
@@ -115,7 +117,7 @@ def _backward(model: nn.Module, inputs: dict[str, Any], labels: list[int | None]
     records = RecordStore(model, inputs, streams)
     steps = {id: records[id] for id in records}
     steps |= loss_steps(steps["logits"], labels, SMOOTHING)
-    return backward_pass(steps, lambda name: get_parameter(model, name).detach(), records.params)
+    return steps | backward_pass(steps, lambda name: get_parameter(model, name).detach(), records.params)
 
 
 def _loss(model: nn.Module, inputs: dict[str, Any], labels: list[int | None]) -> Tensor:
@@ -130,7 +132,7 @@ def test_gradients_of_parameters_and_steps(family: str, changes: dict[str, Any])
     """Every parameter's gradient is autograd's to 1e-9 of the largest."""
     model, inputs, labels, backward = _made(family, changes)
     loss = _loss(model, inputs, labels)
-    assert abs(backward.forward["loss"].value.item() - loss.item()) < 1e-12
+    assert abs(backward["loss"].value.item() - loss.item()) < 1e-12
     named = dict(model.named_parameters())
     for name, gradient in zip(named, torch.autograd.grad(loss, list(named.values()), allow_unused=True), strict=True):
         own = backward.get(f"{name}{GRADIENT}")
@@ -239,6 +241,6 @@ def test_the_forward_steps_stay_as_they_are() -> None:
     plain = RecordStore(model, inputs, [range(L)])
     backward = _backward(model, inputs, labels)
     for id in plain:
-        assert torch.equal(plain[id].value, backward.forward[id].value), id
+        assert torch.equal(plain[id].value, backward[id].value), id
     assert all(torch.equal(weights[name], value) for name, value in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters())

@@ -52,8 +52,7 @@ def load_recipe(name_or_path: str | Path) -> Config:
         raise UsageError(f"{path}: no recipe in TOML and UTF-8: {error}", hint) from error
     where = f"recipe {path.stem}" if path.parent == _FOLDER else str(path)
     if not values.get("task"):
-        trained = ", ".join(name for name in TASK_NAMES if name != "embed")  # which only an import gives
-        raise UsageError(f"{where}: no task is named", f"write task = one of {trained}")
+        raise UsageError(f"{where}: no task is named", f"write task = one of {', '.join(TASK_NAMES)}")
     return config_from_dict({"recipe": path.stem} | values, where)
 
 
@@ -191,6 +190,7 @@ TASK_NAMES = ["classify", "translate", "lm", "pretrain", "multilabel", "regress"
 ALIASES = {"max_steps": "steps", "learning_rate": "lr", "num_train_epochs": "epochs", "max_seq_length": "max_len"}
 ALIASES |= {"per_device_train_batch_size": "batch_size", "gradient_accumulation_steps": "accumulate"}
 """What trainers of other libraries call a setting, and its name here."""
+_OF = dict.fromkeys((list, tuple), "an array, each item ") | dict.fromkeys((dict, Mapping), "a table, each key ")
 _IN_WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false", Any: "any"}
 
 
@@ -251,8 +251,8 @@ def in_words(kind: Any) -> str:
         return in_words(of[0])
     if origin is Literal:
         return f"one of {', '.join(of)}"
-    if origin in (Mapping, list, tuple):
-        return f"{'a table, each key' if origin is Mapping else 'an array, each item'} {in_words(of[0])}"
+    if origin in _OF:
+        return _OF[origin] + ", each value ".join(map(in_words, of[: 2 if origin in (dict, Mapping) else 1]))
     if origin is not Annotated:
         return _IN_WORDS.get(kind, "a table")
     limits = limits_of(kind)
