@@ -110,9 +110,8 @@ def test_the_page_of_a_recipe_is_compiled(recipe: str, left_out: str, tmp_path: 
         [edit] = [text for _, text in blocks(section) if left_out in text.split("\n", 1)[0]]
         section = section.replace(f"```diff\n{edit}```\n", "")
     follow(section, tmp_path)
-    for name in ("sites", "types", "fields"):
-        made = run(tmp_path, sys.executable, "-m", "glassformer.explain.page.typescript", name)
-        (tmp_path / f"web/src/{name}.ts").write_text(made, encoding="utf-8")
+    made = run(tmp_path, sys.executable, "-m", "glassformer.explain.page.typescript")
+    (tmp_path / "web/src/types.ts").write_text(made, encoding="utf-8")
     (tmp_path / "web/node_modules").symlink_to(MODULES.resolve())
     if left_out:
         with pytest.raises(AssertionError, match="sizes"):
