@@ -54,27 +54,10 @@ from glassformer.nn.attention import Tap
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.nn.operations import OPERATIONS, row_name
-from glassformer.nn.steps import Input, is_reporting, report_to, step
+from glassformer.nn.steps import Input, id_of_path, is_reporting, report_to, step
 
 COPIED_AXES = ("vocab", "class")
 """Last axes of the model's output, which is copied, since its caller may change it in place."""
-ID_PARTS = {
-    "self_attention": "self",
-    "self_residual": "self",
-    "cross_attention": "cross",
-    "cross_residual": "cross",
-    "feed_forward": "ff",
-    "feed_forward_residual": "ff",
-    "layers": "",
-    "ngrams": "embedding",
-    "bigrams": "embedding",
-    "segments": "embedding",
-    "gate_proj": "w_gate",
-    "up_proj": "w_in",
-    "down_proj": "out",
-    "o_proj": "out",
-}
-"""The names in ids of some modules."""
 STREAMED = ("token", "key")
 """The axes of tokens."""
 OWN = ("", "norm", "positions")
@@ -85,19 +68,6 @@ _builtin_id = id
 
 
 @lru_cache(maxsize=4096)
-def id_of_path(path: str, names: tuple[tuple[str, str], ...] = ()) -> str:
-    """Return a module's path as an id: "decoder.layers.1.cross_attention" gives "decoder.1.cross".
-
-    Args:
-        path: the path.
-        names: ids of some modules by path, as given by the user; they also replace the path in ids of submodules.
-    """
-    for prefix, name in sorted(names, key=lambda pair: len(pair[0]), reverse=True):
-        if path == prefix or path.startswith(f"{prefix}."):
-            return ".".join(filter(None, (name, id_of_path(path[len(prefix) + 1 :]))))
-    return ".".join(filter(None, (ID_PARTS.get(part, part) for part in path.split("."))))
-
-
 class Trace(Mapping[str, Step]):
     """The steps of a forward pass by id, in order of computation, and the origin of every tensor.
 

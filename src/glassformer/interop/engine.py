@@ -43,7 +43,7 @@ class Engine:
     def generate(self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int) -> list[list[int]]:
         """Return at most n_new tokens after each of several prompts of equal length; an end token is one of them.
 
-        The library's random numbers go on as long as `decode_seed` is the same.
+        The library's random numbers continue as long as `decode_seed` is the same.
         """
         raise NotImplementedError
 

@@ -19,6 +19,36 @@ Listener = Callable[[nn.Module, str, Tensor, tuple[Input, ...], dict[str, Any]],
 """Called with the arguments of `step`; the tensor that it returns is used from there on."""
 _listeners: dict[int, Listener | None] = {}
 """By the thread that listens."""
+ID_PARTS = {
+    "self_attention": "self",
+    "self_residual": "self",
+    "cross_attention": "cross",
+    "cross_residual": "cross",
+    "feed_forward": "ff",
+    "feed_forward_residual": "ff",
+    "layers": "",
+    "ngrams": "embedding",
+    "bigrams": "embedding",
+    "segments": "embedding",
+    "gate_proj": "w_gate",
+    "up_proj": "w_in",
+    "down_proj": "out",
+    "o_proj": "out",
+}
+"""The names in ids of some modules."""
+
+
+def id_of_path(path: str, names: tuple[tuple[str, str], ...] = ()) -> str:
+    """Return a module's path as an id: "decoder.layers.1.cross_attention" gives "decoder.1.cross".
+
+    Args:
+        path: the path.
+        names: ids of some modules by path, as given by the user; they also replace the path in ids of submodules.
+    """
+    for prefix, name in sorted(names, key=lambda pair: len(pair[0]), reverse=True):
+        if path == prefix or path.startswith(f"{prefix}."):
+            return ".".join(filter(None, (name, id_of_path(path[len(prefix) + 1 :]))))
+    return ".".join(filter(None, (ID_PARTS.get(part, part) for part in path.split("."))))
 
 
 def step(module: nn.Module, name: str, value: Tensor, *inputs: Input, **constants: Any) -> Tensor:

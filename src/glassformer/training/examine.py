@@ -17,7 +17,7 @@ from glassformer.data.batches import Batch
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.errors import GlassformerError
 from glassformer.models.ensemble import members_of
-from glassformer.nn.steps import Input, report_to
+from glassformer.nn.steps import Input, id_of_path, report_to
 from glassformer.report.findings import EXAMINED, Checkup, Finding, NotMade, first_loss_and_chance, run_checks
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import RunFolder
@@ -114,8 +114,7 @@ def _steps(model: nn.Module, task: Task, batch: Batch) -> dict[str, dict[str, Te
 
     def note(module: nn.Module, name: str, value: Tensor, _: tuple[Input, ...], constants: dict[str, Any]) -> Tensor:
         if name in ("scores", "mask", "weights") or (name == "hidden" and constants.get("op") == "relu"):
-            path = paths[module].replace(".layers.", ".").removesuffix("_attention").replace("feed_forward", "ff")
-            found.setdefault(path, {})[name] = value[0]
+            found.setdefault(id_of_path(paths[module]), {})[name] = value[0]
         return value
 
     with torch.no_grad(), torch.autocast(batch.ids.device.type, enabled=False), report_to(note):
