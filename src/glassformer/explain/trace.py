@@ -37,7 +37,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -67,7 +67,6 @@ ROLES = ("weight", "bias")
 _builtin_id = id
 
 
-@lru_cache(maxsize=4096)
 class Trace(Mapping[str, Step]):
     """The steps of a forward pass by id, in order of computation, and the origin of every tensor.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from threading import get_ident
 from typing import Any
 
@@ -38,6 +39,7 @@ ID_PARTS = {
 """The names in ids of some modules."""
 
 
+@lru_cache(maxsize=4096)
 def id_of_path(path: str, names: tuple[tuple[str, str], ...] = ()) -> str:
     """Return a module's path as an id: "decoder.layers.1.cross_attention" gives "decoder.1.cross".
 
