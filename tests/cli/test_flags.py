@@ -12,7 +12,7 @@ from tests.helpers.tiny_runs import Runs
 import glassformer
 from glassformer.cli import flags, folders, train, use
 from glassformer.cli.main import COMMANDS, class_of
-from glassformer.config.recipes import homes, load_recipe, override
+from glassformer.config.recipes import HOMES, load_recipe, override
 from glassformer.errors import CheckpointError, UsageError, options_as_flags
 
 
@@ -30,7 +30,7 @@ def test_a_command_has_at_most_twelve_flags_of_its_own(command: str) -> None:
 
 def test_every_field_of_the_configuration_is_a_flag_of_train() -> None:
     known = {flag.name for flag in flags.flags_of(train.Train)}
-    for name, section in homes().items():
+    for name, section in HOMES.items():
         prefix = f"{section}." if section in flags.PREFIXED else ""
         assert f"--{prefix}{name.replace('_', '-')}" in known
 

@@ -23,6 +23,7 @@ from glassformer.config import (
     TrainConfig,
 )
 from glassformer.config.recipes import (
+    TABLES,
     config_from_dict,
     dump_config,
     interval,
@@ -30,12 +31,11 @@ from glassformer.config.recipes import (
     load_recipe,
     override,
     recipe_names,
-    tables,
 )
 from glassformer.errors import UsageError
 
 SECTIONS = {"data": DataConfig, "text": TextConfig, "model": ModelConfig, "train": TrainConfig, "decode": DecodeConfig}
-ALL_SECTIONS = tables()
+ALL_SECTIONS = TABLES
 """Those inside others too: "train.adamw"."""
 RANGES = {
     f"{section}.{name}": interval(kind)

@@ -13,14 +13,15 @@ import re
 import shutil
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from types import NoneType
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform, get_args, get_origin
 
 from glassformer.config import Config, docstrings, idle
-from glassformer.config.recipes import ALIASES, convert, interval, limited_kinds, nearest, override, sections, tables
+from glassformer.config.recipes import ALIASES, SECTIONS, TABLES, convert, interval, limited_kinds, nearest, override
 from glassformer.errors import UsageError
 from glassformer.utils import console
 
@@ -81,13 +82,18 @@ class Command:
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag; `key` is the field's place, such as `train.adamw.beta1`, and `off` is a switch's other flag."""
+    """A flag; `key` is the field's place, such as `train.adamw.beta1`, and `off` is a switch's other flag.
+
+    `type` is `kind` without its limits and None, and `within` holds `key` and the tables that it is in.
+    """
 
     name: str
     off: str
     key: str
     field: str
     kind: Any
+    type: Any
+    within: frozenset[str]
     help: str
 
 
@@ -95,14 +101,18 @@ class Flag:
 def flags_of(cls: type[Command]) -> list[Flag]:
     """Return all flags of a command: of its own fields, then those of the configuration, section by section."""
     found = list[Flag]()
-    for table, kind in {"": cls, **tables()}.items():
+    for table, kind in {"": cls, **TABLES}.items():
         prefix, docs = f"{table}." if table in PREFIXED else "", docstrings(kind)
         for name, of in limited_kinds(kind).items():
             taken = not table or name in cls.settings or table.partition(".")[0] in cls.sections
             if taken and name in docs and not is_dataclass(of):
                 dashed = name.replace("_", "-")
                 off, key = f"--{prefix}no-{dashed}" if of is bool else "", f"{table}.{name}".removeprefix(".")
-                found.append(Flag(f"--{prefix}{dashed}", off, key, name, of, " ".join(docs[name].split())))
+                within, type = frozenset(accumulate(key.split("."), "{}.{}".format)), of
+                while NoneType in get_args(type) or hasattr(type, "__metadata__"):
+                    type = get_args(type)[0]
+                text = " ".join(docs[name].split())
+                found.append(Flag(f"--{prefix}{dashed}", off, key, name, of, type, within, text))
     return found
 
 
@@ -121,20 +131,16 @@ def read(cls: type[C], argv: Sequence[str]) -> C:
 
         ignores = TASKS[base.task].ignores if base.task in TASKS else ignores
     flags = [flag for flag in flags_of(cls) if flag.field in given]
-    if wrong := [flag for flag in flags if _within(flag.key, ignores)]:
+    if wrong := [flag for flag in flags if flag.within & ignores]:
         name = wrong[0].off if given[wrong[0].field] is False else wrong[0].name
         raise UsageError(f"the task {base.task if base else ''} has no use for {name}", "leave it out")
-    command = cls(words=words, given=given, base=base, **converted(cls, given))
+    own = [flag for flag in flags if "." not in flag.key]
+    values = {flag.field: convert(given[flag.field], flag.kind, flag.name, "flags") for flag in own}
+    command = cls(words=words, given=given, base=base, **values)
     if wants_help:
         console.write("\n".join(_help(command, ignores)))
         raise SystemExit(0)
     return command
-
-
-def converted(cls: type[Command], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a command's own flags, each checked."""
-    own = [flag for flag in flags_of(cls) if flag.field in given and "." not in flag.key]
-    return {flag.field: convert(given[flag.field], flag.kind, flag.name, "flags") for flag in own}
 
 
 def parse(cls: type[Command], argv: Sequence[str]) -> tuple[list[str], dict[str, Any], bool]:
@@ -160,7 +166,9 @@ def parse(cls: type[Command], argv: Sequence[str]) -> tuple[list[str], dict[str,
             text = value if equals else next(rest, None)
             if text is None or (text in known and not equals):
                 raise UsageError(f"{name} needs a value", f"what it takes: glassformer {verb} --help")
-            values[flag.field] = _plain(flag, text)
+            with suppress(ValueError):  # what is no number is left as text, which `convert` refuses
+                text = flag.type(text) if flag.type in (int, float) else text
+            values[flag.field] = text
     least = sum(not word.startswith("[") for word in takes)
     if not wants_help and not least <= len(words) <= (len(words) if cls.usage.endswith("...]") else len(takes)):
         came = f"{len(words)} came: {' '.join(words)}" if words else "none came"
@@ -178,34 +186,18 @@ def _refuse(name: str, known: Mapping[str, Flag], usage: str) -> NoReturn:
     raise UsageError(f"{usage.split()[0]} has no flag {name}", hint.strip())
 
 
-def _plain(flag: Flag, text: str) -> Any:
-    """Return a flag's value as a plain value; what is no number is left as text, which `convert` refuses."""
-    try:
-        return _of(flag)(text) if _of(flag) in (int, float) else text
-    except ValueError:
-        return text
-
-
-def _of(flag: Flag) -> Any:
-    """Return the type of a flag's value, without its limits and None."""
-    kind = flag.kind
-    while NoneType in get_args(kind) or hasattr(kind, "__metadata__"):
-        kind = get_args(kind)[0]
-    return kind
-
-
 def _help(command: Command, ignores: Collection[str]) -> Iterator[str]:
     """Yield the lines on what a command takes, with the values of a configuration as defaults."""
     cls, config, hidden = type(command), Config(), set(ignores)
     if command.base is not None:
         config = command.laid_over(command.base)
-        hidden |= {f"{section}.{inner}" for section in sections(Config) for inner in idle(getattr(config, section))}
+        hidden |= {f"{section}.{inner}" for section in SECTIONS for inner in idle(getattr(config, section))}
     yield f"usage: glassformer {cls.usage} [--flags]\n\n{inspect.getdoc(cls)}\n\nas in: glassformer {cls.example}"
     seen, width = set[str](), min(shutil.get_terminal_size().columns, 120)
     for table, flags in groupby(flags_of(cls), key=lambda flag: flag.key.rpartition(".")[0]):
-        shown = [flag for flag in flags if flag.name not in seen and not _within(flag.key, hidden)]
+        shown = [flag for flag in flags if flag.name not in seen and not flag.within & hidden]
         seen |= {flag.name for flag in shown}  # several optimizers have some
-        yield from [f"\n{tables()[table].__doc__ if table else 'flags:'}"] if shown else []
+        yield from [f"\n{TABLES[table].__doc__ if table else 'flags:'}"] if shown else []
         for flag in shown:
             head, *notes = _head_and_notes(flag, config if table else cls())
             text = flag.help + (f" ({', '.join(notes)})" if notes else "")
@@ -216,11 +208,11 @@ def _head_and_notes(flag: Flag, default: Any) -> Iterator[str]:
     """Yield a flag with what it takes, such as `--optimizer {adam,sgd}`, its interval, and its default."""
     for part in flag.key.split("."):
         default = getattr(default, part)
-    takes = {int: "INT", float: "FLOAT", bool: ""}.get(_of(flag))
+    takes = {int: "INT", float: "FLOAT", bool: ""}.get(flag.type)
     if takes is None:
         takes = next((name for end, name in PLACEHOLDERS.items() if flag.field.endswith(end)), "TEXT")
-    if get_origin(_of(flag)) is Literal:
-        takes = f"{{{','.join(get_args(_of(flag)))}}}"
+    if get_origin(flag.type) is Literal:
+        takes = f"{{{','.join(get_args(flag.type))}}}"
     named = f"{flag.name}, {flag.off}" if flag.off and default in (None, True) else flag.name
     yield f"  {named} {takes}".rstrip()
     if limits := interval(flag.kind):
@@ -228,8 +220,3 @@ def _head_and_notes(flag: Flag, default: Any) -> Iterator[str]:
         yield least if limits.endswith("inf)") else f"in {limits}"
     if str(default) not in ("None", "False", ""):
         yield f"default {'on' if default is True else default}"
-
-
-def _within(key: str, tables: Collection[str]) -> bool:
-    """Return True if a key, or a table that holds it, is among these."""
-    return any(key == table or key.startswith(f"{table}.") for table in tables)

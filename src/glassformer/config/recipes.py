@@ -73,7 +73,7 @@ def config_from_dict(values: dict[str, Any], where: str = "configuration") -> Co
         UsageError: an unknown key (with the nearest known one), a wrong type, a value out of its interval, or a setting
             of what is not chosen.
     """
-    placed = {n: _placed(n, values[n], where) for n in sections(Config) if isinstance(values.get(n), dict)}
+    placed = {n: _placed(n, values[n], where) for n in SECTIONS if isinstance(values.get(n), dict)}
     config = build(Config, values | placed, "", where)
     for message, hint in _disagreements(config):
         raise UsageError(f"{where}: {message}", hint)
@@ -98,23 +98,23 @@ def override(
     """
     changes: dict[str, dict[str, Any]] = {}
     for name, value in overrides.items():
-        if name in sections(Config) and isinstance(value, dict):
+        if name in SECTIONS and isinstance(value, dict):
             changes.setdefault(name, {}).update(value)
-        elif name in homes():
-            changes.setdefault(homes()[name], {})[name] = value
+        elif name in HOMES:
+            changes.setdefault(HOMES[name], {})[name] = value
         else:
-            raise UsageError(f"{where}: {name!r} is not a field of the configuration", nearest(name, homes()).strip())
+            raise UsageError(f"{where}: {name!r} is not a field of the configuration", nearest(name, HOMES).strip())
     given = {n for table in changes.values() for n, value in table.items() if value is not None or n not in BUDGETS}
     values = config_to_dict(replace(config, auto=remaining_auto(config, given)))
     for section, changed in changes.items():
         for name in changed:
-            tables = places().get(name, [])
+            tables = PLACES.get(name, [])
             if {section, *tables, *(f"{table}.{name}" for table in tables)} & {*ignores}:
                 raise UsageError(f"{where}: the task {config.task} has no use for {section}.{name}", "leave it out")
-        old, by = values[section], getattr(sections(Config)[section], "chooser", "")
+        old, by = values[section], getattr(SECTIONS[section], "chooser", "")
         leaves = set(BUDGETS) if given & set(BUDGETS) else set[str]()
         if changed.get(by, old.get(by)) != old.get(by):
-            leaves |= {name for name in old if places()[name] != [section]}
+            leaves |= {name for name in old if PLACES[name] != [section]}
         values[section] = {name: value for name, value in old.items() if name not in leaves} | changed
     return config_from_dict(values, where)
 
@@ -161,15 +161,14 @@ def _find(name: str) -> Path:
 
 def _placed(section: str, values: dict[str, Any], where: str) -> dict[str, Any]:
     """Return a section's table with the settings of what is chosen in a table of their own, as `Config` has them."""
-    kind = sections(Config)[section]
-    if not sections(kind):
+    kind = SECTIONS[section]
+    if (by := getattr(kind, "chooser", None)) is None:
         return values
-    by = kind.chooser
     chosen = convert(values.get(by, getattr(kind, by)), kinds(kind)[by], f"{section}.{by}", where)
     placed, own = dict[str, Any](), dict[str, Any]()
     for key, value in values.items():
-        owners = [place.partition(".")[2] for place in places().get(key, ()) if place.startswith(f"{section}.")]
-        if key in sections(kind):
+        owners = [place.partition(".")[2] for place in PLACES.get(key, ()) if place.startswith(f"{section}.")]
+        if f"{section}.{key}" in TABLES:
             raise UsageError(f"{where}: [{section}.{key}] is no table", f"write its settings into [{section}]")
         if owners and chosen not in owners:
             message = f"{where}: {section}.{key} is for {' or '.join(owners)}, and {section}.{by} is {chosen}"
@@ -184,6 +183,22 @@ kinds = cache(get_type_hints)
 """The type of each field of a section, by name, without its limits."""
 limited_kinds = cache(partial(get_type_hints, include_extras=True))
 """The type of each field, with its limits."""
+SECTIONS: dict[str, Any] = {name: kind for name, kind in kinds(Config).items() if is_dataclass(kind)}
+TABLES: dict[str, Any] = {
+    f"{section}.{name}".rstrip("."): inner
+    for section, kind in SECTIONS.items()
+    for name, inner in {"": kind, **kinds(kind)}.items()
+    if is_dataclass(inner)
+}
+"""All sections by name, those inside another as `train.adamw`."""
+PLACES: dict[str, list[str]] = {}
+"""The sections of each setting by its name: `train` for `lr`, and those of all optimizers that have it."""
+for _table, _kind in TABLES.items():
+    for _name in kinds(_kind):
+        if f"{_table}.{_name}" not in TABLES:
+            PLACES.setdefault(_name, []).append(_table)
+HOMES = {name: tables[0].partition(".")[0] for name, tables in PLACES.items()}
+"""The section of each setting by its name, which no other section has: `train` for `lr` and for `beta1`."""
 
 TASK_NAMES = ["classify", "translate", "lm", "pretrain", "multilabel", "regress", "tag", "embed"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
@@ -288,41 +303,13 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return "".join(f"did you mean {near!r}? " for near in difflib.get_close_matches(word, list(words), n=1))
 
 
-@cache
-def sections(kind: type) -> dict[str, Any]:
-    """Return the sections inside a section."""
-    return {name: inner for name, inner in kinds(kind).items() if is_dataclass(inner)}
-
-
-@cache
-def tables() -> dict[str, Any]:
-    """Return all sections by name, those inside another as `train.adamw`."""
-    found = {}
-    for section, kind in sections(Config).items():
-        found |= {section: kind, **{f"{section}.{name}": inner for name, inner in sections(kind).items()}}
-    return found
-
-
-@cache
-def places() -> dict[str, list[str]]:
-    """Return the sections of each setting by its name: `train` for `lr`, and those of all optimizers that have it."""
-    names = dict.fromkeys(name for kind in tables().values() for name in kinds(kind) if name not in sections(kind))
-    return {name: [table for table, kind in tables().items() if name in kinds(kind)] for name in names}
-
-
-@cache
-def homes() -> dict[str, str]:
-    """Return the section of each setting by its name, which no other section has: `train` for `lr` and for `beta1`."""
-    return {name: found[0].partition(".")[0] for name, found in places().items()}
-
-
 def _disagreements(config: Config) -> Iterator[tuple[str, str]]:
     """Yield what contradicts itself or would be ignored silently, and what to do."""
     model, train, decode = config.model, config.train, config.decode
     if config.task not in ("", *TASK_NAMES):
         yield f"task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}", nearest(config.task, TASK_NAMES)
-    for name in {*config.auto} - homes().keys():
-        yield f"auto names {name!r}, which is not a setting", nearest(name, homes()).strip()
+    for name in {*config.auto} - HOMES.keys():
+        yield f"auto names {name!r}, which is not a setting", nearest(name, HOMES).strip()
     if model.d_head is None and model.d_model % model.n_heads:
         sizes = f"model.d_model {model.d_model} is not a multiple of model.n_heads {model.n_heads}"
         yield sizes, "change one of them, or set model.d_head"
@@ -340,9 +327,9 @@ def _disagreements(config: Config) -> Iterator[tuple[str, str]]:
 
 def _suggest(key: str, kind: type) -> str:
     """Return a hint: the section of a misplaced key, or the known key that is spelled most alike."""
-    if key in homes():
-        return f"it belongs into [{homes()[key]}]"
-    inner = [name for section in sections(kind).values() for name in kinds(section)]
+    if key in HOMES:
+        return f"it belongs into [{HOMES[key]}]"
+    inner = [name for section in kinds(kind).values() if is_dataclass(section) for name in kinds(section)]
     return nearest(key, [*kinds(kind), *inner]).strip() or f"known here: {', '.join(kinds(kind))}"
 
 
