@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from glassformer.config import DataConfig, DatesConfig, FilesConfig
 from glassformer.data.check import check_data
-from glassformer.data.datasets.local_files import load
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
 
@@ -123,7 +123,7 @@ def test_one_defect_is_named_with_kind_file_and_line(tmp_path, kind, form, texts
     else:
         assert problem.path == str(path)
     with pytest.raises(DataError) as caught:
-        load(TASKS[files.task].schema, files.config)
+        load_text_data(TASKS[files.task].schema, files.config)
     assert f"{problem.path}:{line}" in caught.value.message
 
 
@@ -157,7 +157,7 @@ def test_harmless_things_are_counted_and_load(tmp_path):
     }
     assert report.sizes == {"train": 4, "test": 2}
     assert report.n_errors == 0
-    assert load(TASKS["classify"].schema, config).test is not None
+    assert load_text_data(TASKS["classify"].schema, config).test is not None
 
 
 def test_pairs_with_an_empty_side_are_counted(tmp_path):
@@ -240,7 +240,7 @@ def test_columns_of_a_table_without_a_header_have_numbers(tmp_path, names):
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     text, *pair, label = numbers
     options = {"text_column": text, "label_column": label, "pair_column": pair[0] if pair else None}
-    read = load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), **options)))
+    read = load_text_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), **options)))
     everything = [*read.train.text, *read.valid.text]
     assert len(everything) == 40 and {*read.train.answers} == {"xa", "xb"}
     assert all(text.startswith("the film") and ("[SEP]" in text) == bool(pair) for text in everything)
@@ -250,9 +250,9 @@ def test_a_number_is_a_place_and_never_a_name(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("2,1\n" + "".join(f"{'ab'[i % 2]},the text {i}\n" for i in range(20)), encoding="utf-8")
     files = FilesConfig(train_file=str(path), text_column="2", label_column="1", header="yes")
-    assert {*load(TASKS["classify"].schema, DataConfig(files=files)).train.answers} == {"a", "b"}
+    assert {*load_text_data(TASKS["classify"].schema, DataConfig(files=files)).train.answers} == {"a", "b"}
     with pytest.raises(UsageError, match="there is no column '3'"):
-        load(
+        load_text_data(
             TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), text_column="3", header="no"))
         )
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,7 +23,7 @@ from glassformer.data.datasets.tables import read_rows
 from glassformer.data.diagnostics import Diagnostics, encoding_issue
 from glassformer.data.sources import suffix_of, unreadable
 from glassformer.errors import DataError, UsageError
-from glassformer.utils.atomic_io import finite
+from glassformer.utils.atomic_io import json_line
 
 WRITTEN = (str, float, int, Decimal, list, dict, type(None))
 """Types of the values that are written."""
@@ -150,7 +148,7 @@ class TableWriter:
         begins = not self.names
         self.names = self.names or (*self.table.names, *(name for name in rows[0] if name not in self.table.names))
         if self.kind == "jsonl":
-            self._file.writelines(f"{json_text(row)}\n" for row in rows)
+            self._file.writelines(f"{json_line(row, default=str)}\n" for row in rows)
         else:
             writer = csv.writer(self._file, lineterminator="\n")
             if begins and (self.table.columns.has_header or not self.table.columns.n_fields):
@@ -166,10 +164,4 @@ def cell_text(value: Any) -> str:
     """
     if value is None or isinstance(value, str):
         return (value or "").replace("\0", "\ufffd")
-    return json_text(value) if isinstance(value, bool | list | tuple | dict) else str(value)
-
-
-def json_text(value: Any) -> str:
-    """Return a value as JSON on one line, whatever is taken for the end of a line; times and decimals as text."""
-    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, default=str)
-    return re.sub("[\x85\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return json_line(value, default=str) if isinstance(value, bool | list | tuple | dict) else str(value)

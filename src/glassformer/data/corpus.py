@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -29,12 +30,10 @@ class RaggedArray:
     offsets: np.ndarray
 
     @staticmethod
-    def from_lists(sequences: Iterable[Sequence[int]]) -> RaggedArray:
+    def from_lists(sequences: Sequence[Sequence[int]]) -> RaggedArray:
         """Concatenate lists of ids."""
-        column = Column("q")
-        for ids in sequences:
-            column.append(ids)
-        return column.ragged()
+        flat = np.fromiter(itertools.chain.from_iterable(sequences), np.int64)
+        return RaggedArray(flat, np.cumsum([0, *map(len, sequences)]))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -111,18 +110,10 @@ class Column:
     def __init__(self, code: str = "i") -> None:
         self.values, self.ends = array(code), array("q", [0])
 
-    def extend(self, values: Sequence[int]) -> None:
-        """Add to the sequence that the next `append` ends."""
-        self.values.fromlist([*values])
-
     def append(self, values: Sequence[int] = ()) -> None:
-        """Add values and end the sequence."""
-        self.extend(values)
+        """End a sequence with these values; what was added to `values` since the last one comes before them."""
+        self.values.fromlist([*values])
         self.ends.append(len(self.values))
-
-    def ragged(self) -> RaggedArray:
-        """Return the column, without a copy; nothing can be added to it then."""
-        return RaggedArray(np.asarray(self.values), np.asarray(self.ends))
 
 
 class CorpusWriter:
@@ -143,7 +134,7 @@ class CorpusWriter:
         self.tokenizer, self.text = tokenizer, text
         names = ("n", "n_tokens", "n_truncated", "n_tokens_cut", "n_unknown")
         self.stats: dict[str, int] = dict.fromkeys(names, 0)
-        self._tokens, self._others, self._rows = dict[str, Column](), dict[str, Column](), {"": 0}
+        self._columns, self._of_tokens, self._rows = dict[str, Column](), list[str](), {"": 0}
 
     def chunks(self, split: Split) -> Iterator[Split]:
         """Yield the split in parts, and count its examples."""
@@ -162,27 +153,27 @@ class CorpusWriter:
         self.stats["n_tokens_cut"] += len(ids) - len(kept)
         return self.tokenizer.framed(kept) if framed else kept
 
-    def sequences(self, name: str) -> Column:
-        """Return a new column of token ids."""
-        return self._tokens.setdefault(name, Column("H" if self.tokenizer.vocab_size <= 1 << 16 else "i"))
-
-    def numbers(self, name: str) -> Column:
-        """Return a new column of other numbers than tokens, such as those of labels."""
-        return self._others.setdefault(name, Column())
+    def column(self, name: str, of_tokens: bool = True) -> Column:
+        """Return a new column of token ids, or of other numbers such as those of labels; or the one of this name."""
+        if of_tokens:
+            self._of_tokens.append(name)
+        of_two_bytes = of_tokens and self.tokenizer.vocab_size <= 1 << 16
+        return self._columns.setdefault(name, Column("H" if of_two_bytes else "i"))
 
     def add_surfaces(self, surfaces: Sequence[str]) -> None:
         """Add the surface forms of an example's tokens, as rows of n-grams; nothing if the tokenizer has none."""
         if self.tokenizer.ngrams is not None:
-            self.numbers("surfaces").append([self._rows.setdefault(one, len(self._rows)) for one in surfaces])
+            self.column("surfaces", False).append([self._rows.setdefault(one, len(self._rows)) for one in surfaces])
 
     def corpus(self) -> EncodedCorpus:
         """Return what was collected, with its tokens counted; called once."""
         if self.tokenizer.ngrams is not None:
-            table = self.numbers("ngrams")
+            table = self.column("ngrams", False)
             for surface in self._rows:
                 table.append(self.tokenizer.ngrams.lookup(surface) if surface else ())
-        columns = {name: column.ragged() for name, column in (self._tokens | self._others).items()}
-        for ids in (columns[name].flat for name in self._tokens):
+        # Without a copy: nothing can be added to a column then.
+        columns = {n: RaggedArray(np.asarray(c.values), np.asarray(c.ends)) for n, c in self._columns.items()}
+        for ids in (columns[name].flat for name in self._of_tokens):
             self.stats["n_tokens"] += len(ids)
             self.stats["n_unknown"] += int(np.count_nonzero(ids == self.tokenizer.unk_id))
         return EncodedCorpus(labels=self.labels, stats=self.stats, **columns)

@@ -113,8 +113,8 @@ class EncoderTask(Task):
         self, writer: CorpusWriter, split: Split, rows: Sequence[Any] | None, read: Callable[[str], ReadText]
     ) -> Iterator[dict[str, Any]]:
         """Write texts, their words as `read` finds them, and what is true of them; yield the marks of their answers."""
-        t, text, ids = self.tokenizer, self.config.text, writer.sequences("ids")
-        target = writer.numbers("target") if self.head.several or self.head.per_word else None
+        t, text, ids = self.tokenizer, self.config.text, writer.column("ids")
+        target = writer.column("target", False) if self.head.several or self.head.per_word else None
         if target is None:
             writer.labels = np.array(rows or [0] * len(split), "<i4" if self.label_names else "<f8")
         encoded = (found for chunk in writer.chunks(split) for found in self._encoded(chunk.text, read))

@@ -142,14 +142,14 @@ class LanguageModelling(Task):
 
     def encode_into(self, writer: CorpusWriter, split: Split, training: bool) -> None:
         """Write one column, ids, of one sequence: all documents with an end token between them."""
-        ids = writer.sequences("ids")
+        ids = writer.column("ids")
         for i, document in enumerate(split.text):
             writer.stats["n"] += 1
             if i and self.tokenizer.eos_id >= 0:  # that of a pretrained model may have none
-                ids.extend([self.tokenizer.eos_id])
+                ids.values.append(self.tokenizer.eos_id)
             for parts in split_document(document, self.tokenizer.kind):
                 for tokens in self.tokenizer.encode_batch(parts):
-                    ids.extend(tokens)
+                    ids.values.fromlist(tokens)
         if len(ids.values) < 2:
             message = f"{split.source}: a text of {len(ids.values)} tokens leaves nothing to predict"
             raise DataError(message, "give a longer text, with characters of the vocabulary")

@@ -133,7 +133,7 @@ class Pretrain(Task):
 
     def _write(self, writer: CorpusWriter, encoded: Iterable[tuple[list[int], list[str]]]) -> None:
         """Write the windows of encoded texts that hold a token to predict, or one that is masked already."""
-        t, ids = self.tokenizer, writer.sequences("ids")
+        t, ids = self.tokenizer, writer.column("ids")
         length, others = t.room(self.config.text.max_len), t.special_ids - {t.mask_id}
         writer.stats |= {"n_empty": 0}
         for tokens, forms in encoded:

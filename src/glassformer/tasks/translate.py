@@ -125,7 +125,7 @@ class Translate(Task):
         """
         max_len, t = self.config.text.max_len, self.tokenizer
         writer.stats |= {"n_dropped": 0, "n_empty": 0}
-        ids, targets = writer.sequences("ids"), writer.sequences("target")
+        ids, targets = writer.column("ids"), writer.column("target")
         for chunk in writer.chunks(split):
             encoded = t.encode_batch(chunk.text), t.of_targets.encode_batch(chunk.answers)
             for source, target, *texts in zip(*encoded, chunk.text, chunk.answers, strict=True):

@@ -14,7 +14,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -70,13 +70,13 @@ def write_json(path: Path, value: Any) -> None:
     atomic_write_text(path, text + "\n")
 
 
-def json_line(value: Any) -> str:
+def json_line(value: Any, default: Callable[[Any], str] | None = None) -> str:
     """Return a value as JSON on one line, whatever a program that reads it takes for the end of a line.
 
     U+0085, U+2028 and U+2029, at which Python's `str.splitlines` and JavaScript cut, are escaped. NaN and infinity
-    become null.
+    become null; what JSON lacks is written as `default` gives it.
     """
-    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, default=default)
     return re.sub("[\u0085\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

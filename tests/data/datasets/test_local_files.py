@@ -15,7 +15,7 @@ from tests.helpers.reading import written
 
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.datasets.labels import visible
-from glassformer.data.datasets.local_files import load, load_test, load_text_data
+from glassformer.data.datasets.local_files import load_test, load_text_data
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
@@ -52,7 +52,7 @@ def test_classify_forms_give_the_same_examples(tmp_path, form):
             rows = [(i, "de", b, a) for i, (a, b) in enumerate(REVIEWS)]
             path = write(tmp_path / "a.csv", written([("nr", "lang", "urteil", "meinung"), *rows]))
             flags = {"text_column": "meinung", "label_column": "urteil"}
-    data = load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path, **flags)))
+    data = load_text_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path, **flags)))
     assert TASKS["classify"].classes_of(data.train) == ["neg", "pos"]
     assert examples(data) == set(REVIEWS)
     assert data.test is None
@@ -69,9 +69,9 @@ def test_any_csv_that_python_writes_is_read_back(tmp_path, rows):
     config = DataConfig(files=FilesConfig(train_file=path, test_file=path, valid_file=path))
     if len(labels) < 2:
         with pytest.raises(DataError, match="two or more labels"):
-            load(TASKS["classify"].schema, config)
+            load_text_data(TASKS["classify"].schema, config)
         return
-    data = load(TASKS["classify"].schema, config)
+    data = load_text_data(TASKS["classify"].schema, config)
     kept = [visible(text) for text, _ in rows]
     assert data.test is not None and data.train.text == data.test.text == kept
     assert data.train.answer == [label.strip() for _, label in rows]
@@ -82,19 +82,19 @@ def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
         tmp_path / "a.csv",
         written([("text", "summary", "stars"), *((a, f"short {i}", i % 2) for i, (a, _) in enumerate(REVIEWS))]),
     )
-    data = load(
+    data = load_text_data(
         TASKS["classify"].schema,
         DataConfig(files=FilesConfig(train_file=path, text_column="summary", label_column="stars")),
     )
     assert all(text.startswith("short") for text in data.train.text)
     with pytest.raises(UsageError, match="no column 'summry'") as caught:
-        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path, text_column="summry")))
+        load_text_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path, text_column="summry")))
     assert "its columns: text, summary, stars" in caught.value.message
 
 
 def test_numeric_labels_are_ordered_as_numbers_and_json_numbers_are_labels(tmp_path):
     rows = [json.dumps({"text": f"text {i}", "label": i % 11}) for i in range(40)]
-    data = load(
+    data = load_text_data(
         TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.jsonl", "\n".join(rows))))
     )
     assert TASKS["classify"].classes_of(data.train) == [str(i) for i in range(11)]
@@ -104,7 +104,7 @@ def test_numeric_labels_are_ordered_as_numbers_and_json_numbers_are_labels(tmp_p
 def test_labels_that_only_look_like_numbers_are_names(tmp_path, odd):
     rows = [(f"text {i}", [odd, "1"][i % 2]) for i in range(40)]
     path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
-    data = load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
+    data = load_text_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
     assert TASKS["classify"].classes_of(data.train) == sorted([odd, "1"])
 
 
@@ -112,7 +112,7 @@ def test_a_test_label_unknown_to_training_is_named_with_its_line(tmp_path):
     train = write(tmp_path / "a.csv", written([("text", "label"), *REVIEWS]))
     test = write(tmp_path / "t.csv", "text,label\ngood,pos\nodd,maybe\n")
     with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe' is not one of .*neg, pos"):
-        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=train, test_file=test)))
+        load_text_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=train, test_file=test)))
     with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe'"):
         known = partial(CLASSIFY.check_rows, known=["neg", "pos"])
         load_test(replace(TASKS["classify"].schema, check=known), DataConfig(files=FilesConfig(test_file=test)))
@@ -124,7 +124,7 @@ def test_a_column_of_numbers_is_not_taken_for_labels(tmp_path):
     with pytest.raises(
         DataError, match="50 different texts leave nothing to validate on, since each holds the last example of a label"
     ):
-        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
+        load_text_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
 
 
 def test_pairs_of_json_lines_and_named_columns_are_read(tmp_path):
@@ -132,7 +132,7 @@ def test_pairs_of_json_lines_and_named_columns_are_read(tmp_path):
     third = "".join(f"{a}\t{b}\tCC-BY\n" for a, b in PAIRS)
     for path, flags in (("a.jsonl", {}), ("a.tsv", {"src_column": "1", "tgt_column": "2"})):
         file = write(tmp_path / path, lines if path == "a.jsonl" else third)
-        data = load(TASKS["translate"].schema, DataConfig(files=FilesConfig(train_file=file, **flags)))
+        data = load_text_data(TASKS["translate"].schema, DataConfig(files=FilesConfig(train_file=file, **flags)))
         found = {(a, b) for s in (data.train, data.valid) for a, b in zip(s.text, s.answers, strict=True)}
         assert found == set(PAIRS) and len(data.valid) == 3
 
@@ -141,7 +141,7 @@ def test_parallel_files_and_a_part_of_their_own(tmp_path):
     src = write(tmp_path / "a.en", "".join(a + "\n" for a, _ in PAIRS))
     tgt = write(tmp_path / "a.de", "".join(b + "\n" for _, b in PAIRS))
     config = DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt, test_src_file=src, test_tgt_file=tgt))
-    data = load(TASKS["translate"].schema, config)
+    data = load_text_data(TASKS["translate"].schema, config)
     assert data.test is not None and list(zip(data.test.text, data.test.answers, strict=True)) == PAIRS
     assert set(data.hashes) == {Path(src).as_posix(), Path(tgt).as_posix()}
     scored = load_test(TASKS["translate"].schema, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt)))
@@ -151,7 +151,7 @@ def test_parallel_files_and_a_part_of_their_own(tmp_path):
 def test_unequal_parallel_files_name_both_counts(tmp_path):
     src, tgt = write(tmp_path / "a.en", "a\nb\nc\n"), write(tmp_path / "a.de", "a\nb\n")
     with pytest.raises(DataError, match=r"a\.en:3: 3 lines, but .*a\.de has 2"):
-        load(TASKS["translate"].schema, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt)))
+        load_text_data(TASKS["translate"].schema, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt)))
 
 
 def test_empty_lines_of_parallel_files_keep_their_place(tmp_path):
@@ -164,7 +164,7 @@ def test_equal_texts_are_never_on_both_sides_and_the_seed_decides(tmp_path):
     rows = [(f"text {i % 20}", ("a", "b")[i % 2]) for i in range(100)]
     path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
     first, again, other = (
-        load(TASKS["classify"].schema, DataConfig(split_seed=seed, files=FilesConfig(train_file=path)))
+        load_text_data(TASKS["classify"].schema, DataConfig(split_seed=seed, files=FilesConfig(train_file=path)))
         for seed in (0, 0, 1)
     )
     assert not set(first.train.text) & set(first.valid.text)
@@ -176,7 +176,7 @@ def test_equal_texts_are_never_on_both_sides_and_the_seed_decides(tmp_path):
 def test_texts_that_are_all_the_same_cannot_be_parted(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\nsame,a\nsame,b\n")
     with pytest.raises(DataError, match=r"a\.csv: 2 examples with 1 different text leave nothing to validate on"):
-        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
+        load_text_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
 
 
 def test_limit_takes_a_seeded_sample_of_training(tmp_path):
@@ -204,17 +204,19 @@ def test_limit_takes_a_seeded_sample_of_training(tmp_path):
 )
 def test_flags_that_do_not_go_together(task, config, message):
     with pytest.raises(UsageError, match=message):
-        load(TASKS[task].schema, config)
+        load_text_data(TASKS[task].schema, config)
 
 
 def test_a_table_with_an_unknown_ending_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match=r"\.csv, \.tsv or \.jsonl"):
-        load(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.xlsx", "x"))))
+        load_text_data(
+            TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.xlsx", "x")))
+        )
 
 
 def test_a_table_of_nothing_but_its_header(tmp_path):
     with pytest.raises(DataError, match="no example"):
-        load(
+        load_text_data(
             TASKS["classify"].schema,
             DataConfig(files=FilesConfig(train_file=write(tmp_path / "a.csv", "text,label\n"))),
         )
@@ -222,7 +224,7 @@ def test_a_table_of_nothing_but_its_header(tmp_path):
 
 def test_one_text_file_is_cut_in_three_at_its_end(tmp_path):
     book = "".join(f"line {i}\n" for i in range(1000))
-    data = load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=write(tmp_path / "b.txt", book))))
+    data = load_text_data(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=write(tmp_path / "b.txt", book))))
     assert data.test is not None
     assert data.train.text[0] + data.valid.text[0] + data.test.text[0] == book
     assert abs(len(data.test.text[0]) - len(book) / 10) < 2
@@ -232,10 +234,10 @@ def test_one_text_file_is_cut_in_three_at_its_end(tmp_path):
 
 def test_a_text_file_with_parts_of_its_own_is_left_whole(tmp_path):
     book, test = write(tmp_path / "b.txt", "word " * 100), write(tmp_path / "t.txt", "end")
-    data = load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=book, test_file=test)))
+    data = load_text_data(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=book, test_file=test)))
     assert data.test is not None and data.test.text == ["end"]
     assert data.train.text[0] + data.valid.text[0] == "word " * 100
-    data = load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=book, valid_file=test)))
+    data = load_text_data(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=book, valid_file=test)))
     assert (data.train.text, data.valid.text, data.test) == (["word " * 100], ["end"], None)
     assert load_test(TASKS["lm"].schema, DataConfig(files=FilesConfig(test_file=test))).text == ["end"]
 
@@ -247,7 +249,7 @@ def test_a_folder_of_text_files_is_parted_without_losing_a_character(tmp_path, n
     for i, text in enumerate(texts):
         write(tmp_path / ("below" if i % 2 else ".") / f"{i:02}.txt", text)
     write(tmp_path / "notes.md", "not a text of this folder")
-    data = load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=str(tmp_path))))
+    data = load_text_data(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=str(tmp_path))))
     assert data.test is not None
     parts = [data.train.text, data.valid.text, data.test.text]
     assert sum(len(t) for part in parts for t in part) == sum(map(len, texts))
@@ -266,9 +268,9 @@ def test_running_text_has_no_examples_to_limit(tmp_path):
 
 def test_too_little_text_and_an_empty_folder(tmp_path):
     with pytest.raises(DataError, match=r"no \.txt file"):
-        load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=str(tmp_path))))
+        load_text_data(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=str(tmp_path))))
     with pytest.raises(DataError, match="too little text"):
-        load(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=write(tmp_path / "b.txt", "ab"))))
+        load_text_data(TASKS["lm"].schema, DataConfig(files=FilesConfig(train_file=write(tmp_path / "b.txt", "ab"))))
 
 
 def test_no_task_of_its_own_files_leaves_test_unnamed(tmp_path):

@@ -46,13 +46,15 @@ BUILT_IN = {
 
 
 def load_text_data(schema: DataSchema, data: DataConfig, known: Columns | None = None) -> TextData:
-    """Load the texts of `data.dataset` for a task.
+    """Load the texts of `data.dataset` for a task; `known` are the columns that a run was trained on.
 
-    `known` are the columns that a run was trained on, where its data is read again.
+    Of own files without one for validation, a seeded share of the training data is held out, with equal texts always on
+    the same side. Without a test file there is no test split, except of running text (see `documents.py`).
 
     Raises:
-        UsageError: the data set does not exist, or holds something else than the task reads.
-        DataError: its files are missing, malformed or misaligned.
+        UsageError: the data set does not exist, or holds something else than the task reads; or files are not named, or
+            named in a form the task has no use for.
+        DataError: its files are missing, malformed or misaligned; with file and line.
     """
     if data.dataset != "files" and data.dataset not in BUILT_IN:
         raise UsageError(f'data set "{data.dataset}" does not exist', f"choose from files, {', '.join(BUILT_IN)}")
@@ -63,30 +65,10 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: Columns | None =
         raise UsageError(what, hint=f"start from a recipe for {schema.task}")
     if data.limit is not None and schema.columns is None:
         raise UsageError("limit counts examples, and a running text has none", "use --steps instead")
-    if data.dataset == "files":
-        text = load(schema, data, known)
-    else:
+    if data.dataset != "files":
         text = getattr(import_module(f"glassformer.data.datasets.{module}"), function)(data)
-    return limited(text, data.limit, data.split_seed)
-
-
-Part: TypeAlias = Path | tuple[Path, Path] | None
-"""Which files hold one part of the data: a table (or running text), or two parallel files; None where there are
-none."""
-
-
-def load(schema: DataSchema, data: DataConfig, known: Columns | None = None) -> TextData:
-    """Load all splits of the user's own data; `known` are the columns that a run was trained on.
-
-    Without a validation file, a seeded share of the training data is held out, with equal texts always on the same
-    side. Without a test file there is no test split, except of running text (see `documents.py`).
-
-    Raises:
-        UsageError: files are not named, or named in a form the task has no use for.
-        DataError: something is wrong in them; with file and line.
-    """
-    diagnostics = Diagnostics()
-    source = str(data.files.train_file or data.files.src_file)
+        return limited(text, data.limit, data.split_seed)
+    diagnostics, source = Diagnostics(), str(data.files.train_file or data.files.src_file)
     splits = read_parts(schema, data_parts(schema, data), data, diagnostics, known)
     diagnostics.raise_if_any()
     columns = splits["train"].columns
@@ -98,7 +80,12 @@ def load(schema: DataSchema, data: DataConfig, known: Columns | None = None) -> 
         splits |= _set_aside(schema, splits["train"], data, diagnostics)
     read = {"notes": [*dict.fromkeys(diagnostics.notes)], "counts": dict(+diagnostics.counts)}
     read |= {"hashes": diagnostics.hashes, "columns": asdict(columns) if columns else {}}
-    return TextData(splits["train"], splits["valid"], splits.get("test"), **read)
+    return limited(TextData(splits["train"], splits["valid"], splits.get("test"), **read), data.limit, data.split_seed)
+
+
+Part: TypeAlias = Path | tuple[Path, Path] | None
+"""Which files hold one part of the data: a table (or running text), or two parallel files; None where there are
+none."""
 
 
 def load_test(
@@ -109,7 +96,7 @@ def load_test(
     `data` names test_file, or test_src_file and test_tgt_file (or src_file and tgt_file).
 
     Raises:
-        UsageError, DataError: as `load`; also for an answer the model does not know.
+        UsageError, DataError: as `load_text_data`; also for an answer the model does not know.
     """
     diagnostics = Diagnostics() if diagnostics is None else diagnostics
     part = data_parts(schema, data, need_train=False)["test"] or _part(replace(data.files, train_file=None), "train")
