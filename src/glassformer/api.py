@@ -230,9 +230,23 @@ def load(path: str | Path, *others: str | Path, device: str = "auto", precision:
             raise UsageError(f"the precision of {path} is chosen at export", hint)
         return load_exported(path, device)  # pyright: ignore[reportReturnType]  # typed as what one loads to look into
     from glassformer.models.ensemble import Ensemble, members_of
-    from glassformer.tasks.restoring import decision_together
+    from glassformer.runs.model_folder import load_weights
+    from glassformer.tasks.restoring import decision_together, load_model_folder
+    from glassformer.utils.device import choose_device
 
-    runs = [_load(each, device, precision) for each in (path, *others)]
+    if precision not in (None, "fp32", "bf16"):
+        raise UsageError(f"precision must be fp32 or bf16, not {precision!r}", "leave it out for that of the run")
+    runs = list[Run]()
+    for folder in map(RunFolder, (path, *others)):
+        if (seeds := SeedsFolder(folder.path)).exists:
+            folder = seeds.best
+            logger.info(f"{seeds.path} holds several seeds; {folder.path} is the best by validation")
+        task, weights = load_model_folder(folder)
+        target, model = choose_device(device), task.build_model()
+        load_weights(model, weights)
+        of_run = task.config.train.precision  # an import has none of its own
+        chosen = "bf16" if (precision or of_run) == "bf16" else "fp32"
+        runs.append(Run(folder.path, task, model.to(target).eval(), target, chosen))
     run = runs[0]
     if len({each.precision for each in runs}) > 1:
         raise UsageError("these runs compute in fp32 and in bf16, and answer together in one", "add --precision fp32")
@@ -287,21 +301,3 @@ def _evaluate_together(paths: Sequence[Path]) -> Evaluation:
         scores = task.evaluate(run.answering, data.splits()[name], run.config.decode)
     del scores["predictions"]
     return Evaluation(task.name, name, {"precision": run.precision, "decision": task.decision.to_json()} | scores)
-
-
-def _load(path: str | Path, device: str, precision: str | None) -> Run:
-    from glassformer.runs.model_folder import load_weights
-    from glassformer.tasks.restoring import load_model_folder
-    from glassformer.utils.device import choose_device
-
-    if precision not in (None, "fp32", "bf16"):
-        raise UsageError(f"precision must be fp32 or bf16, not {precision!r}", "leave it out for that of the run")
-    folder = RunFolder(path)
-    if SeedsFolder(path).exists:
-        folder = SeedsFolder(path).best
-        logger.info(f"{path} holds several seeds; {folder.path} is the best by validation")
-    task, weights = load_model_folder(folder)
-    target, model = choose_device(device), task.build_model()
-    load_weights(model, weights)
-    chosen = "bf16" if (precision or task.config.train.precision) == "bf16" else "fp32"  # an import has none of its own
-    return Run(folder.path, task, model.to(target).eval(), target, chosen)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.config import Config
 from glassformer.config.recipes import nearest
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import MODEL_CONFIG, RunFolder, SeedsFolder, is_exported
@@ -35,27 +34,20 @@ def run_folder(word: str, all_seeds: bool = False) -> Path:
         several = f"{word} names several runs, which answer together in predict, predict-table and evaluate alone"
         raise UsageError(several, f"name one of them: {word.partition(',')[0]}")
     wrong = "holds no run" if path.is_dir() else "is not a folder" if path.exists() else "does not exist"
-    siblings = [p.name for p in path.parent.glob("*") if _is_run(p) or SeedsFolder(p).exists]
+    runs = map(RunFolder, path.parent.glob("*"))  # also one without a training: an import, or what learned an answer
+    siblings = [
+        run.path.name
+        for run in runs
+        if run.resumable or (run.model / MODEL_CONFIG).is_file() or SeedsFolder(run.path).exists
+    ]
     hint = f"in {path.parent} there are: {', '.join(sorted(siblings)[:8])}" if siblings else ""
     hint = nearest(path.name, siblings).strip() or hint or "give the folder that --out named when training"
     raise CheckpointError(f"{path} {wrong}", hint)
 
 
-def _is_run(path: Path) -> bool:
-    """Return whether a folder is a run, also one without a training: an import, or what learned an answer."""
-    return RunFolder(path).resumable or (RunFolder(path).model / MODEL_CONFIG).is_file()
-
-
 def run_folders(word: str, all_seeds: bool = False) -> list[Path]:
     """Return the folders of `RUN` or `RUN,RUN,…`, which form an ensemble; as `run_folder` does."""
     return [run_folder(part, all_seeds) for part in ([word] if Path(word).exists() else word.split(","))]
-
-
-def config_of(path: Path) -> Config:
-    """Return the configuration of a run that is used; a model folder alone has the default one."""
-    from glassformer.tasks.restoring import settings_of
-
-    return settings_of(RunFolder(path)) or Config()
 
 
 def use_of(path: Path, tokenizer: Tokenizer) -> str:

@@ -68,14 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if debug:
         arguments.remove("--debug")
     _prepare_streams()
-    with errors.options_as_flags():
-        return _ended(arguments, debug, as_json)
-
-
-def _ended(arguments: list[str], debug: bool, as_json: bool) -> int:
-    """Run the command and return its exit code, with an error written to stderr, and with --json to stdout too."""
     try:
-        with console.log_to_stderr():
+        with errors.options_as_flags(), console.log_to_stderr():
             _dispatch(arguments)
         return 0
     except SystemExit as stop:  # after help was printed, and of a command that has an exit code of its own
@@ -85,9 +79,9 @@ def _ended(arguments: list[str], debug: bool, as_json: bool) -> int:
     except BaseException as error:  # a panic of the tokenizers library is no Exception
         known = as_known(error)
         if debug:
-            with console.stderr_may_be_lost():
-                import traceback
+            import traceback
 
+            with suppress(OSError, ValueError):  # ValueError: a closed stream
                 traceback.print_exc()
         if as_json:
             facts = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}

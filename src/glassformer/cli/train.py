@@ -198,13 +198,10 @@ class Recipes(Command):
             yield config_to_dict(load_recipe(name)), [recipe_text(name).rstrip("\n")]
         if self.words:
             return
-        facts = {"recipes": [recipe_facts(name) for name in recipe_names()]}
+        rows = [
+            {"recipe": name, "task": c.task, "note": c.note} for name in recipe_names() for c in [load_recipe(name)]
+        ]
+        facts = {"recipes": rows}
         yield facts, console.lines_of(facts)
         train = "train one: glassformer train imdb --out runs/imdb"
         logger.info(f"print one: glassformer recipes imdb        {train}")
-
-
-def recipe_facts(name: str) -> dict[str, str]:
-    """Return the name of a recipe, its task, its data and the typical time."""
-    config = load_recipe(name)
-    return {"recipe": name, "task": config.task, "note": config.note}

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from glassformer.cli.flags import Command, Device, Result, flags_of
-from glassformer.cli.folders import config_of, run_folder, run_folders
+from glassformer.cli.folders import run_folder, run_folders
 from glassformer.config import Config, DataConfig
 from glassformer.errors import DataError, UsageError
 from glassformer.runs.folder import RunFolder, is_exported
@@ -50,8 +50,11 @@ class Using(Command):
 
     @classmethod
     def base_of(cls, words: Sequence[str]) -> Config | None:
-        exported = not words or is_exported(Path(words[0]))  # which is used without importing torch
-        return None if exported else config_of(run_folders(words[0])[0])
+        if not words or is_exported(Path(words[0])):  # which is used without importing torch
+            return None
+        from glassformer.tasks.restoring import settings_of
+
+        return settings_of(RunFolder(run_folders(words[0])[0])) or Config()  # a model folder alone has the default one
 
     def model(self) -> Any:
         """Return what is used."""
@@ -212,23 +215,19 @@ def score_lines(evaluation: Evaluation) -> Iterator[str]:
     from glassformer.tasks import task_class
 
     task = task_class(evaluation.task)
-    report, chosen_by = task.report, evaluation.value(task.metric)
+    report, chosen, chosen_by = task.report, task.metric.replace("_", " "), evaluation.value(task.metric)
     if joined := evaluation.scores.get("joined"):
         yield f"ensemble of {', '.join(joined)}"
     metric, value, interval = report.score(evaluation)
     shared, n = evaluation.value("also_in_training"), evaluation.value("compared_with_training")
     seen = f" ({shared:,}{'' if n == evaluation.n else f' of {n:,} lines'} also in training)" if shared and n else ""
-    other = "" if chosen_by is None or task.metric == metric.name else f"; {_title(task.metric)} {chosen_by:.4f}"
+    other = "" if chosen_by is None or task.metric == metric.name else f"; {chosen} {chosen_by:.4f}"
     scored = counted(evaluation.n, f"{evaluation.split} {report.unit}")
-    yield f"{_title(metric.name)} {_with_interval(value, interval)} on {scored}{seen}{other}"
+    yield f"{metric.name.replace('_', ' ')} {_with_interval(value, interval)} on {scored}{seen}{other}"
     for name, baseline in evaluation.baselines.items():
         _, value, interval = report.score(Evaluation(scores=baseline), metric.name)
         if value is not None:
-            yield f"baseline {report.baselines.get(name, _title(name))}: {_with_interval(value, interval)}"
-
-
-def _title(name: str) -> str:
-    return name.replace("_", " ")
+            yield f"baseline {report.baselines.get(name, name.replace('_', ' '))}: {_with_interval(value, interval)}"
 
 
 def _with_interval(value: float | None, interval: Sequence[float] | None) -> str:

@@ -82,23 +82,16 @@ def write_error(message: str, hint: str = "") -> None:
 
 
 def _write_stderr(text: str, colour: str = "") -> None:
-    """Write to stderr, as long as it can be written: what is said there never stops the work."""
+    """Write to stderr; that it is closed, full, a terminal that is gone or a pipe without a reader stops no work."""
     text = printable(text)
-    with stderr_may_be_lost():
-        # sys.stderr is None in a Windows program without a console, and where it was closed.
-        if sys.stderr is None or not is_main_process():
-            return
-        if colour and is_terminal(sys.stderr) and not os.environ.get("NO_COLOR"):
-            text = f"\x1b[{colour}m{text}\x1b[0m"
+    # sys.stderr is None in a Windows program without a console, and where it was closed.
+    if sys.stderr is None or not is_main_process():
+        return
+    if colour and is_terminal(sys.stderr) and not os.environ.get("NO_COLOR"):
+        text = f"\x1b[{colour}m{text}\x1b[0m"
+    try:
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
-
-
-@contextmanager
-def stderr_may_be_lost() -> Iterator[None]:
-    """Ignore within the block that stderr is closed, full, a terminal that is gone, or a pipe without a reader."""
-    try:
-        yield
     except (OSError, ValueError):  # ValueError: a closed file
         discard(sys.stderr)
 

@@ -67,18 +67,27 @@ def tuned(device: torch.device, computing: Computing = Computing(), deterministi
     """Compute with these settings within the block; the caller's are restored after it.
 
     - cuDNN attention is off: it plans anew for every shape, and ours change with every batch.
-    - glibc keeps large blocks; this stays, and so does the size of cuBLAS's workspace, since neither
-      changes a number.
+    - glibc keeps large blocks instead of returning them to the kernel after every use; this stays, and so does the
+      size of cuBLAS's workspace, since neither changes a number.
 
     A thread that needs other settings of the process waits for its turn (`utils/process_settings.py`).
     """
-    _keep_large_blocks()
-    n_threads = torch.get_num_threads()
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # musl and others: slower, not wrong
+            libc = ctypes.CDLL("libc.so.6")
+            libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
+            libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
+            libc.mallopt(-8, 1)  # M_ARENA_MAX: the backward pass has a thread, whose arena gives back too
+    n_threads, on_cpu = torch.get_num_threads(), device.type == "cpu"
+    onednn = computing.products == "onednn" and on_cpu and has_onednn()
+    cudnn_attention = turns.current.cudnn_attention and device.type != "cuda"
+    flash = computing.attention == "fused" or not on_cpu
+    settings = Settings("medium" if onednn else "highest", deterministic, False, cudnn_attention, flash)
     if deterministic and device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
-        with turns.hold(_settings_for(device, computing, deterministic)):
-            if computing.threads is not None and device.type == "cpu" and computing.threads != n_threads:
+        with turns.hold(settings):
+            if computing.threads is not None and on_cpu and computing.threads != n_threads:
                 torch.set_num_threads(computing.threads)
             yield
     finally:
@@ -89,14 +98,6 @@ def tuned(device: torch.device, computing: Computing = Computing(), deterministi
 def matmul_precision(name: str) -> AbstractContextManager[None]:
     """Return a context in which this thread multiplies fp32 matrices in this precision: "highest", "high", "medium"."""
     return turns.hold(replace(turns.current, matmul=name))
-
-
-def _settings_for(device: torch.device, computing: Computing, deterministic: bool) -> Settings:
-    cudnn_attention = turns.current.cudnn_attention and device.type != "cuda"
-    onednn = computing.products == "onednn" and device.type == "cpu" and has_onednn()
-    matmul = "medium" if onednn else "highest"
-    flash = computing.attention == "fused" or device.type != "cpu"
-    return Settings(matmul, deterministic, False, cudnn_attention, flash)
 
 
 @cache
@@ -114,16 +115,6 @@ def has_onednn() -> bool:
                 products.append(a @ a)
         errors.append(float((products[1] - products[0]).abs().max() / products[0].abs().max()))
     return 0 < max(errors) < 1e-5  # fp32 gives 1e-7, bf16 1e-3
-
-
-def _keep_large_blocks() -> None:
-    """Make glibc keep large blocks of memory instead of returning them to the kernel after every use."""
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):  # musl and others: slower, not wrong
-            libc = ctypes.CDLL("libc.so.6")
-            libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
-            libc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-            libc.mallopt(-8, 1)  # M_ARENA_MAX: the backward pass has a thread, whose arena gives back too
 
 
 def _compute_alone() -> None:
