@@ -12,7 +12,6 @@ from glassformer.cli.main import main
 from glassformer.config.recipes import load_recipe
 from glassformer.models import LanguageModel
 from glassformer.models.build import decoder_flops
-from glassformer.training.preparation import n_parameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "ranks.md").read_text(encoding="utf-8")
 
@@ -28,7 +27,7 @@ def test_the_page_s_arithmetic_is_that_of_the_recipe() -> None:
     hours = update * (c.steps or 0) * flops / (0.4 * 989e12) / 3600
     logits = f"{12 * c.max_tokens * vocab_size / 1e9:.1f} GB"
     for message in (
-        f"{n_parameters(model):,} parameters",
+        f"{sum(p.numel() for p in model.parameters()):,} parameters",
         f"{c.steps:,} steps of {update:,} tokens",
         f"{flops / 1e9:.3f} GFLOP per token",
         f"{hours:.1f} hours on one H200",

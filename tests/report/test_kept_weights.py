@@ -11,7 +11,7 @@ from tests.helpers.small_runs import SMALL, write_table
 
 import glassformer
 from glassformer.report.run_record import load_run_record
-from glassformer.runs.records import StepMetrics, dataclass_from_json
+from glassformer.runs.records import StepMetrics, from_json
 from glassformer.tasks.encoder import Classify
 
 
@@ -44,7 +44,7 @@ def test_the_validation_that_was_kept(tmp_path: Path, rows: list[StepMetrics], k
 def test_only_the_best_are_marked_in_the_log() -> None:
     lines = [json.loads(each.line()) for each in (row(1, 0.5, 0.1, True), row(2, 0.5, 0.2), StepMetrics(3))]
     assert [line.get("best") for line in lines] == [True, None, None]
-    assert dataclass_from_json(StepMetrics, lines[0], "log").best
+    assert from_json(StepMetrics, lines[0], "log").best
 
 
 def test_equal_validations_of_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,7 @@ def test_members_of_an_ensemble_are_each_led_uphill() -> None:
 
 def test_a_batch_without_labels_adds_zero() -> None:
     run = small("classify")
-    state, batch = run.new_state(), run.batch(run.batches()[0]).unscored()
+    state, batch = run.new_state(), replace(run.batch(run.batches()[0]), n_tokens=0, n_labels=0)
     for add_gradient in (backward, adversarial_backward):
         assert add_gradient(state.train_module, run.context, batch, 1.0, True).item() == 0.0
         assert all(p.grad is None or not p.grad.any() for p in state.model.parameters())

@@ -9,7 +9,7 @@ from tests.helpers.small import small
 
 from glassformer.runs.records import DataRecord, SplitRecord
 from glassformer.training.preparation import describe_splits
-from glassformer.utils.safe_read import dataclass_from_json
+from glassformer.utils.safe_read import from_json
 
 
 @for_each("own", [{"n_emoji": 3}, {"lengths": 2, "sha256": 1, "unknown_rate": 5}, {"n_words": 1, "n": 9}])
@@ -21,7 +21,7 @@ def test_counts_of_the_task_are_recorded(own: dict[str, int]) -> None:
     assert record.counts == own and record.n == len(context.train)
     assert record.n_tokens == context.train.stats["n_tokens"]
     as_json = DataRecord(splits={"train": record}).as_json()
-    assert dataclass_from_json(DataRecord, as_json, "data.json").train.counts == own
+    assert from_json(DataRecord, as_json, "data.json").train.counts == own
 
 
 def test_without_counts_of_its_own_nothing_is_added() -> None:

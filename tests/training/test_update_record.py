@@ -15,7 +15,7 @@ from glassformer.runs.model_folder import load_checkpoint, save_checkpoint
 from glassformer.runs.records import StepMetrics
 from glassformer.training import loop
 from glassformer.training.state import Progress, TrainState, copy_weights
-from glassformer.utils.safe_read import dataclass_from_json
+from glassformer.utils.safe_read import from_json
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +150,7 @@ def test_counts_span_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_line_without_ratios_is_read() -> None:
-    row = dataclass_from_json(StepMetrics, {"step": 50, "loss": 1.0}, "log")
+    row = from_json(StepMetrics, {"step": 50, "loss": 1.0}, "log")
     assert (row.update_ratios, row.clipped, row.wait) == (None, None, None)
     line = StepMetrics(50, loss=1.0, update_ratios={"w": 0.1}, clipped=0.5, wait=0.25).line()
-    assert dataclass_from_json(StepMetrics, json.loads(line), "log").update_ratios == {"w": 0.1}
+    assert from_json(StepMetrics, json.loads(line), "log").update_ratios == {"w": 0.1}

@@ -79,15 +79,15 @@ def test_toml_with_dots_in_its_strings_is_read(tmp_path: Path) -> None:
 )
 def test_json_that_no_version_wrote(data: bytes) -> None:
     with pytest.raises(CheckpointError):
-        safe_read.parse_json(data, "x")
+        safe_read.from_json(dict, data, "x")
 
 
 def test_a_pair_of_surrogates_is_a_character() -> None:
-    assert safe_read.parse_json(b'"\\ud83d\\ude00"', "x") == "😀"
+    assert safe_read.from_json(str, b'"\\ud83d\\ude00"', "x") == "😀"
 
 
 def test_a_record_names_the_field_that_is_wrong() -> None:
-    assert safe_read.dataclass_from_json(StepMetrics, {"step": 3, "later": 1}, "x") == StepMetrics(3)
+    assert safe_read.from_json(StepMetrics, {"step": 3, "later": 1}, "x") == StepMetrics(3)
     for value, message in (
         ({}, "x: object missing required field `step`"),
         ({"step": "3"}, "x, `$.step`: expected `int`, got `str`"),
@@ -96,5 +96,5 @@ def test_a_record_names_the_field_that_is_wrong() -> None:
         ([1], "x: expected `object`, got `array`"),
     ):
         with pytest.raises(CheckpointError) as caught:
-            safe_read.dataclass_from_json(StepMetrics, value, "x")
+            safe_read.from_json(StepMetrics, value, "x")
         assert caught.value.message == message and caught.value.hint

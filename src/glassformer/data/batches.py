@@ -52,10 +52,6 @@ class Batch:
         """Return the number of input tokens, padding included."""
         return self.ids.numel() + (0 if self.tgt_in is None else self.tgt_in.numel())
 
-    def unscored(self) -> Batch:
-        """Return the batch without labels that count, for ranks that compute a batch only to stay in step."""
-        return replace(self, n_tokens=0, n_labels=0)
-
     def to(self, device: torch.device | str) -> Batch:
         """Return a copy on that device."""
         tensors = {name: x for name, x in vars(self).items() if isinstance(x, Tensor | NgramBatch)}

@@ -19,7 +19,7 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.engine import not_exported
 from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
 from glassformer.text.decision import Decision
-from glassformer.utils.safe_read import check_regular, dataclass_from_json, read_json_object
+from glassformer.utils.safe_read import check_regular, from_json, read_json_object
 
 KIND, FACTS, CARD = "glassformer export", EXPORT_FACTS, "README.md"
 ENGINES = {"ctranslate2": "glassformer.interop.ctranslate2_engine", "onnx": "glassformer.interop.onnx_engine"}
@@ -158,7 +158,7 @@ def read_facts(folder: Path) -> ExportFacts:
     if (facts.kind in CLASSIFIERS) != bool(facts.labels) or len({*facts.labels}) < len(facts.labels):
         raise not_exported(f"{path}: a {facts.kind} with {len(facts.labels)} labels, some of which may be equal")
     if facts.check is not None:
-        dataclass_from_json(CheckResult, facts.check, path)
+        from_json(CheckResult, facts.check, path)
     Decision.from_json(facts.decision, facts.labels, path)
     return facts
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.model_folder import read_shapes, read_tensors
-from glassformer.utils.safe_read import LIMITS, parse_json, read_bytes
+from glassformer.utils.safe_read import LIMITS, from_json, read_bytes
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth")
@@ -73,7 +73,7 @@ class SourceFolder:
 
     def json(self, name: str, limit: str = "record") -> dict[str, Any]:
         """Return the JSON object of a file."""
-        return parse_json(self.bytes(name, limit), self.path / name, kind=dict[str, Any])
+        return from_json(dict[str, Any], self.bytes(name, limit), self.path / name)
 
     def json_if_there(self, name: str) -> dict[str, Any]:
         """Return the JSON object of a file; an empty one where there is no file."""
@@ -81,7 +81,7 @@ class SourceFolder:
 
     def modules(self, name: str) -> list[tuple[str, str]]:
         """Return the kind and the folder of each module of sentence-transformers, in the order of the file."""
-        found = parse_json(self.bytes(name), self.path / name, kind=list[_Module])
+        found = from_json(list[_Module], self.bytes(name), self.path / name)
         return [(module.type.rpartition(".")[2], module.path) for module in found]
 
     def card_facts(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class SourceFolder:
                 hint = "where you trust it, load it with transformers, whose save_pretrained writes safetensors"
                 raise CheckpointError(f"{self.path / pickle} is a pickle, which can run code and is never read", hint)
             raise CheckpointError(f"{self.path} holds no {WEIGHTS}", "give the folder that save_pretrained wrote")
-        places = parse_json(self.bytes(INDEX), self.path / INDEX, kind=_Index).weight_map
+        places = from_json(_Index, self.bytes(INDEX), self.path / INDEX).weight_map
         names = sorted({*places.values()})
         if odd := next((n for n in names if Path(n).name != n or not n.endswith(".safetensors")), None):
             raise CheckpointError(f"{self.path / INDEX} names {odd[:80]!r}, which is no file of the same folder")

@@ -195,7 +195,8 @@ class RunFolder:
 
     def check_begun(self, recorded: object, where: Path) -> str:
         """Return the sum of what the run was begun with; raise a CheckpointError if another is recorded in `where`."""
-        now = records.start_sum(self.read_config(), safe_read.read_json_object(self.data), self.read_tokenizer().sha256)
+        data = safe_read.read_json_object(self.data)
+        now = records.start_sum(self.read_config(), data, self.read_tokenizer().sha256)
         if recorded != now:
             files = f"{self.config}, {self.data.name} or {self.tokenizer.name}"
             message = f"{files} is not what the run was begun with, as {where} has it"
@@ -252,10 +253,10 @@ class RunFolder:
         rows = "".join(atomic_io.json_line(row) + "\n" for row in predictions)
         atomic_io.atomic_write_text(self.predictions, rows)
         atomic_io.write_json(self.evaluation, evaluation.as_json())
-        return _read_evaluation(self.evaluation) or evaluation
+        return Evaluation.read(self.evaluation) or evaluation
 
     def read_evaluation(self) -> Evaluation | None:
-        return _read_evaluation(self.evaluation)
+        return Evaluation.read(self.evaluation)
 
     def read_predictions(self) -> Iterator[JsonObject] | None:
         """Read the predictions one by one, an object per example in the split's order; None if none were kept.
@@ -265,16 +266,14 @@ class RunFolder:
         if not self.predictions.exists():
             return None
         lines = safe_read.read_bytes(self.predictions, LIMITS["predictions"]).splitlines()
-        return (safe_read.parse_json(line, f"{self.predictions}:{n}") for n, line in enumerate(lines, start=1))
+        return (
+            safe_read.from_json(JsonObject, line, f"{self.predictions}:{n}") for n, line in enumerate(lines, start=1)
+        )
 
 
 def _read(kind: type[T], path: Path) -> T | None:
     """Return the record in a JSON file; None if there is no file."""
     return safe_read.read_json(path, kind=kind) if path.exists() else None
-
-
-def _read_evaluation(path: Path) -> Evaluation | None:
-    return Evaluation.from_json(safe_read.read_json(path), path) if path.exists() else None
 
 
 def _config_of(values: JsonObject, where: Path) -> Config:
@@ -321,7 +320,7 @@ class SeedsFolder:
         return [run for seed in self.read()[1] if (run := self.run(seed)).finished]
 
     def read_ensemble(self) -> Evaluation | None:
-        return _read_evaluation(self.ensemble)
+        return Evaluation.read(self.ensemble)
 
     @property
     def best(self) -> RunFolder:
@@ -407,18 +406,13 @@ class Control:
 GO_ON, PAUSE = Control(), Control(until=0)
 
 
+@dataclass
 class ControlFile:
-    """The control file of a run folder.
+    """The control file of a run folder; `control` is what the last look found."""
 
-    Args:
-        path: the file.
-
-    Attributes:
-        control: what the last look found.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.control, self._warned = path, GO_ON, False
+    path: Path
+    control: Control = GO_ON
+    _warned: bool = False
 
     def write(self, control: Control) -> None:
         """Ask for something; raise ResourceError where the folder cannot be written."""

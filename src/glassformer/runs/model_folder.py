@@ -36,7 +36,7 @@ from glassformer.runs.records import IMPORT, JsonObject, Origin
 from glassformer.runs.sealed_folder import is_intact, read_manifest, read_sealed_file, write_sealed_folder
 from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import atomic_write_text, finite, remove_folder, remove_leftovers
-from glassformer.utils.safe_read import LIMITS, parse_json
+from glassformer.utils.safe_read import LIMITS, from_json
 
 Weights = dict[str, Tensor]
 """Parameters by name."""
@@ -58,8 +58,7 @@ def read_shapes(path: Path, max_bytes: int = LIMITS["weights"]) -> dict[str, tup
     Raises:
         CheckpointError: it is no header, or describes other than the bytes that follow it.
     """
-    safe_read.check_regular(path, max_bytes)
-    with _sound(path), safetensors.safe_open(path, "pt") as opened:
+    with safe_read.open_regular(path, max_bytes), _sound(path), safetensors.safe_open(path, "pt") as opened:
         return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
 
 
@@ -147,7 +146,7 @@ def read_description(folder: Path) -> tuple[JsonObject, Shapes]:
     """
     sums = read_manifest(folder, MODEL_KIND, (CONFIG, TOKENIZER, WEIGHTS))
     config, _ = [read_sealed_file(folder / name, sums[name]) for name in (CONFIG, TOKENIZER)]
-    return parse_json(config, folder / CONFIG, JsonObject), read_shapes(folder / WEIGHTS)
+    return from_json(JsonObject, config, folder / CONFIG), read_shapes(folder / WEIGHTS)
 
 
 def read_weights(folder: Path) -> Weights:
@@ -197,7 +196,7 @@ def load_checkpoint(path: Path) -> tuple[Weights, JsonObject]:
     """
     sealed = read_manifest(path, CHECKPOINT_KIND, (TENSORS, STATE))
     tensors, state = [read_sealed_file(path / name, sealed[name]) for name in (TENSORS, STATE)]
-    return read_tensors(tensors, path / TENSORS), parse_json(state, path / STATE, JsonObject)
+    return read_tensors(tensors, path / TENSORS), from_json(JsonObject, state, path / STATE)
 
 
 def latest_checkpoint(folder: Path) -> tuple[Path | None, list[str]]:

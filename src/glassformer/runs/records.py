@@ -23,7 +23,7 @@ from glassformer.data.diagnostics import Finding
 from glassformer.errors import CheckpointError
 from glassformer.utils.atomic_io import finite
 from glassformer.utils.formatting import cell_text, code
-from glassformer.utils.safe_read import dataclass_from_json, parse_json
+from glassformer.utils.safe_read import from_json, read_json
 
 JsonObject = dict[str, Any]
 """A JSON object."""
@@ -104,7 +104,7 @@ class DataRecord:
     @property
     def findings(self) -> list[Finding]:
         """Return the warnings from before the first step."""
-        return dataclass_from_json(list[Finding], self.preflight.get("warnings", []), "data.json: preflight")
+        return from_json(list[Finding], self.preflight.get("warnings", []), "data.json: preflight")
 
     @property
     def train(self) -> SplitRecord:
@@ -175,7 +175,7 @@ def read_log_lines(data: bytes, path: Path, damaged: list[int] | None = None, fi
     for number, line in enumerate(data.split(b"\n")[:-1], start=first):
         try:
             if line.strip():
-                rows.append(parse_json(line, f"{path}:{number}", kind=StepMetrics))
+                rows.append(from_json(StepMetrics, line, f"{path}:{number}"))
         except CheckpointError:
             if damaged is None:
                 raise
@@ -215,7 +215,7 @@ class Scores(TypedDict, total=False):
     per_label: Rows | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Evaluation:
     """`evaluation.json`: what a task scored on a split, once. Which scores there are is the task's choice."""
 
@@ -223,21 +223,15 @@ class Evaluation:
     split: str = "test"
     scores: JsonObject = field(default_factory=dict)
 
-    @property
-    def n(self) -> int:
-        return self.scores.get("n") or 0
+    n: int = field(init=False)
+    headline: str | None = field(init=False)
+    baselines: dict[str, JsonObject] = field(init=False)
+    examples: list[JsonObject] = field(init=False)
 
-    @property
-    def headline(self) -> str | None:
-        return self.scores.get("headline")
-
-    @property
-    def baselines(self) -> dict[str, JsonObject]:
-        return self.scores.get("baselines") or {}
-
-    @property
-    def examples(self) -> list[JsonObject]:
-        return self.scores.get("examples") or []
+    def __post_init__(self) -> None:
+        found = self.scores
+        self.n, self.headline = found.get("n") or 0, found.get("headline")
+        self.baselines, self.examples = found.get("baselines") or {}, found.get("examples") or []
 
     def value(self, name: str) -> float | int | None:
         value = self.scores.get(name)
@@ -254,11 +248,13 @@ class Evaluation:
         return {"task": self.task, "split": self.split, **self.scores}
 
     @classmethod
-    def from_json(cls, value: Any, where: Path) -> Evaluation:
-        """Read the file's value; `where` is named in the CheckpointError that anything else raises."""
-        known = dataclass_from_json(Scores, value, where)
-        scores = {name: item for name, item in value.items() if name not in ("task", "split")}
-        return cls(known.get("task", ""), known.get("split", "test"), scores)
+    def read(cls, path: Path) -> Evaluation | None:
+        """Read the file; None where there is none. Anything else that it holds is a CheckpointError that names it."""
+        if not path.exists():
+            return None
+        scores = read_json(path)
+        from_json(Scores, scores, path)
+        return cls(scores.pop("task", ""), scores.pop("split", "test"), scores)
 
 
 def _known(values: JsonObject) -> JsonObject:
@@ -302,7 +298,7 @@ class Origin:
     @classmethod
     def from_json(cls, value: object, where: Path | str) -> Origin | None:
         """Return the record; None where there is none. Anything else is a CheckpointError that names `where`."""
-        return None if value is None else dataclass_from_json(cls, value, f"{where}: {IMPORT}")
+        return None if value is None else from_json(cls, value, f"{where}: {IMPORT}")
 
     def front_matter(self, license: str | None = None) -> list[str]:
         """Return the lines on licence and base model for the metadata of a card, as model hubs read them.

@@ -76,7 +76,7 @@ def read_manifest(folder: Path, kind: str, names: Collection[str] = ()) -> dict[
         CheckpointError: it is missing, damaged, of another kind, or of other files than `names`, where these are given.
     """
     data = safe_read.read_bytes(path := folder / MANIFEST, LIMITS["settings"])
-    manifest = safe_read.parse_json(data, path, Manifest)
+    manifest = safe_read.from_json(Manifest, data, path)
     _compare(path, data, manifest.written())
     if manifest.kind != kind:
         raise CheckpointError(f"{folder} is not a {kind}, and holds a {manifest.kind[:40]}")

@@ -18,7 +18,7 @@ from glassformer.runs.model_folder import Shapes, Weights, check_shapes, read_de
 from glassformer.runs.records import JsonObject
 from glassformer.tasks import Task, task_class
 from glassformer.text.decision import THRESHOLD, Decision
-from glassformer.utils.safe_read import LIMITS, read_json_object
+from glassformer.utils.safe_read import read_json_object
 
 DAMAGE = ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
 """Errors of a configuration in which something is missing, of another type, or beyond 64 bits."""
@@ -91,7 +91,7 @@ def settings_of(folder: RunFolder) -> Config | None:
     if folder.resumable or not path.is_file():
         return folder.read_config() if folder.resumable else None
     try:
-        return config_from_dict(read_json_object(path, LIMITS["record"])[SETTINGS], str(path))
+        return config_from_dict(read_json_object(path)[SETTINGS], str(path))
     except (*DAMAGE, UsageError) as error:
         raise CheckpointError(f"{path} does not say how the model was trained", "restore it from a copy") from error
 

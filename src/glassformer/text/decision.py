@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from glassformer.config.recipes import convert, limited_kinds
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.utils.safe_read import dataclass_from_json
+from glassformer.utils.safe_read import from_json
 
 THRESHOLD = 0.5
 """From this probability on a label is answered where no threshold was chosen."""
@@ -54,7 +54,7 @@ class Decision:
     @classmethod
     def from_json(cls, value: Any, labels: Sequence[str] | None, where: Path | str) -> Decision:
         """Read what `to_json` returned; raise CheckpointError for anything else."""
-        decision = dataclass_from_json(cls, value or {}, where)
+        decision = from_json(cls, value or {}, where)
         if decision.thresholds is not None and len(decision.thresholds) != len(labels or ()):
             raise CheckpointError(f"{where}: expected a threshold from 0 to 1 for each of {len(labels or ())} labels")
         if (decision.mean is None) != (decision.sd is None):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from glassformer.errors import CheckpointError
-from glassformer.utils.safe_read import dataclass_from_json
+from glassformer.utils.safe_read import from_json
 
 KEY = "glassformer"
 """The key of the special tokens in the `tokenizer.json` of an imported model; the library never sees it."""
@@ -63,7 +63,7 @@ class SpecialTokens:
         Raises:
             CheckpointError: a field is missing, of another type, or no id.
         """
-        special = dataclass_from_json(SpecialTokens, value, f"{where}: special tokens")
+        special = from_json(SpecialTokens, value, f"{where}: special tokens")
         for name in (*ROLES, "prefix", "suffix"):
             ids = getattr(special, name)
             if wrong := [one for one in (ids if isinstance(ids, tuple) else [ids]) if not NONE <= one < special.n_ids]:
@@ -81,7 +81,7 @@ class Spelling:
     @staticmethod
     def from_json(value: Any, n_ids: int, where: object) -> Spelling:
         """Return the value of the key SPELLING; raise CheckpointError where it is none, or a pair is not of ids."""
-        spelling = dataclass_from_json(Spelling, value, f"{where}: {SPELLING}")
+        spelling = from_json(Spelling, value, f"{where}: {SPELLING}")
         if any(not 0 <= i < n_ids for pair in spelling.bigrams for i in pair):
             raise CheckpointError(f"{where}: the bigrams of a tokenizer should be pairs of its words")
         return spelling

@@ -81,7 +81,7 @@ class Tokenizer:
         Raises:
             CheckpointError: a part is none that is known, or an id has no row in the embedding.
         """
-        backend = read_backend(safe_read.parse_json(text.encode(), str(where)), where)
+        backend = read_backend(safe_read.from_json(dict[str, Any], text.encode(), str(where)), where)
         check_ids(backend, special.n_ids, special.ids, where)
         return Tokenizer(backend, special)
 
@@ -260,7 +260,7 @@ class Tokenizer:
         path = Path(path)
         if not path.exists():
             raise CheckpointError(f"{path}: there is no tokenizer here", "check that this is a run folder")
-        content = safe_read.parse_json(safe_read.read_bytes(path, LIMITS["tokenizer"]), path)
+        content = safe_read.read_json(path, LIMITS["tokenizer"])
         pairs = isinstance(content, dict) and content.pop(PAIRS, False) is True
         tokenizer = Tokenizer._of_content(content, path)
         return import_module("glassformer.text.pairs").PairTokenizer.of(tokenizer) if pairs else tokenizer

@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, cast
 
@@ -101,10 +100,11 @@ def train_step(state: TrainState, context: RunContext, plan: Sequence[np.ndarray
 
 def local_batches(context: RunContext, plan: Sequence[np.ndarray]) -> list[Batch]:
     """Return this process's share of the batches of a step, on its device."""
-    made = [
-        (context.task.make_batch(context.train, rows), counts) for rows, counts in context.group.split_batches(plan)
-    ]
-    return [(batch if counts else batch.unscored()).to(context.device) for batch, counts in made]
+    batches = list[Batch]()
+    for rows, counts in context.group.split_batches(plan):
+        batch = context.task.make_batch(context.train, rows).to(context.device)
+        batches.append(batch if counts else replace(batch, n_tokens=0, n_labels=0))
+    return batches
 
 
 class Taken(NamedTuple):
@@ -214,7 +214,7 @@ def backward(
     batch: Batch,
     divisor: float,
     is_last: bool,
-    change: Callable[[Tensor], Tensor] | None = None,
+    change: Callable[[nn.Module, Any, Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Add the gradient of loss / divisor to the weights' gradients, and return the loss.
 
@@ -224,15 +224,22 @@ def backward(
         batch: one without labels runs with those of other processes, and adds zero.
         divisor: labels of the step.
         is_last: whether no other pass of this step follows, so that processes average their gradients now.
-        change: what the outputs of the token embeddings pass through.
+        change: a hook that the outputs of the token embeddings pass through.
     """
-    changed = nullcontext() if change is None else embeddings_through(change, module)
-    with context.group.sync_gradients(module, is_last), changed:
-        with autocast(context.device, context.precision):
-            loss = module(batch)
-        if not batch.n_labels:
-            loss = loss * 0.0
-        (loss / divisor).backward()
+    handles: list[Any] = []
+    if change is not None:
+        embeddings = (each for each in module.modules() if isinstance(each, TokenEmbedding))
+        handles = [each.register_forward_hook(change) for each in embeddings]
+    try:
+        with context.group.sync_gradients(module, is_last):
+            with autocast(context.device, context.precision):
+                loss = module(batch)
+            if not batch.n_labels:
+                loss = loss * 0.0
+            (loss / divisor).backward()
+    finally:
+        for handle in handles:
+            handle.remove()
     return loss.detach()
 
 
@@ -247,7 +254,7 @@ def adversarial_backward(module: nn.Module, context: RunContext, batch: Batch, d
     # which both passes call the embeddings.
     xs: list[Tensor] = []
 
-    def keep(x: Tensor) -> Tensor:
+    def keep(_module: nn.Module, _inputs: Any, x: Tensor) -> Tensor:
         x = x if x.requires_grad else x.requires_grad_()  # of frozen embeddings
         x.retain_grad()
         xs.append(x)
@@ -257,7 +264,7 @@ def adversarial_backward(module: nn.Module, context: RunContext, batch: Batch, d
     # x.grad is that of loss / (2 · divisor): r depends on its direction alone.
     epsilon = context.config.train.adversarial
     rs = iter([perturbation(x.detach(), cast(Tensor, x.grad), epsilon) for x in xs])
-    backward(module, context, batch, 2 * divisor, is_last, lambda x: x + next(rs))
+    backward(module, context, batch, 2 * divisor, is_last, lambda _module, _inputs, x: x + next(rs))
     return loss
 
 
@@ -272,33 +279,18 @@ def perturbation(x: Float[Tensor, "B L D"], gradient: Float[Tensor, "B L D"], ep
     return gradient * scale[:, None, None]
 
 
-@contextmanager
-def embeddings_through(change: Callable[[Tensor], Tensor], model: nn.Module) -> Iterator[None]:
-    """Pass the outputs of a model's token embeddings through `change` within the block."""
-
-    def hook(_module: nn.Module, _inputs: object, output: Tensor) -> Tensor:
-        return change(output)
-
-    embeddings = [module for module in model.modules() if isinstance(module, TokenEmbedding)]
-    handles = [embedding.register_forward_hook(hook) for embedding in embeddings]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
+@dataclass
 class Validation:
     """A callback that validates every `validate_every` epochs, `validate_min_steps` apart, and at the end.
 
     It keeps the weights that are the best so far, and ends a run that has lost patience.
     """
 
-    def __init__(self, state: TrainState, context: RunContext) -> None:
-        self.state, self.context, self.config = state, context, context.config.train
+    state: TrainState
+    context: RunContext
 
     def __call__(self, metrics: StepMetrics) -> StepMetrics:
-        progress, config = self.state.progress, self.config
+        progress, config = self.state.progress, self.context.config.train
         too_soon = progress.step - progress.validated_step < config.validate_min_steps
         if not progress.finished and (metrics.epoch + 1e-9 < progress.next_validation or too_soon):
             return metrics
@@ -318,7 +310,8 @@ class Validation:
             # A lower loss decides where the metric is equal, as it often is early, at 0.
             is_better = (sign * metric, -loss) > (sign * progress.best_metric, -progress.best_loss)
         if is_better:
-            progress.keep(metric, loss)
+            progress.best_metric, progress.best_loss = metric, loss
+            progress.best_step, progress.validations_since_best = progress.step, 0
             self.state.best = copy_weights(self.state.weights())
         else:
             progress.validations_since_best += 1

@@ -185,8 +185,17 @@ def settle_budget(context: RunContext, state: TrainState) -> tuple[RunContext, D
     settled = context.with_config(in_updates(context.config, pace, math.ceil(n_batches / config.accumulate)))
     state.restart(settled.config.train)
     data = preflight(settled, pace, state.model, state.initial)
-    for line in lines(data):
-        logger.info(line)
+    facts, train = data.preflight, data.splits["train"]
+    met = {"truncated": train.n_truncated, "too long and left out": train.n_dropped}
+    met |= {"empty and left out": train.n_empty, "duplicates kept": train.n_duplicates, **data.counts}
+    size, examples = f"{facts['n_parameters']:,} parameters", counted(train.n, "examples")
+    epoch, whole = duration(facts["seconds_per_epoch"]), duration(facts["estimated_seconds"])
+    logger.info(f"model       {size}, {facts['flops_per_token'] / 1e6:.1f} MFLOP per token")
+    logger.info(f"data        {examples}, {train.n_tokens or 0:,} tokens; {facts['padding']:.1%} padding")
+    if shown := ", ".join(f"{name}: {n:,}" for name, n in met.items() if n):
+        logger.info(f"met         {shown}")
+    speed = f"{facts['tokens_per_s']:,.0f} tokens/s, measured"
+    logger.info(f"speed       {speed}; an epoch takes {epoch}, the run about {whole}")
     for finding in data.findings:
         logger.warning(str(finding))
     if config.minutes is not None:
@@ -310,7 +319,7 @@ def preflight(
     those of the steps: validations and an earlier end by patience are not known.
     """
     task, config, corpus, data = context.task, context.config, context.train, context.data
-    lengths, n_batches, train, t = corpus.lengths, len(task.epoch_batches(corpus, 0)), config.train, task.tokenizer
+    lengths, n_batches, train, t = corpus.ids.lengths, len(task.epoch_batches(corpus, 0)), config.train, task.tokenizer
     squares = (lengths.astype("float64") ** 2).sum()
     typical = float(squares / max(1, lengths.sum()))  # the length of the text that a token is in
     per_epoch = pace.step * n_batches / train.accumulate
@@ -330,7 +339,7 @@ def preflight(
         notes=data.notes,
         tokenizer={"kind": t.kind, "vocab_size": t.vocab_size, "sha256": t.sha256, "has_ngrams": t.ngrams is not None},
         preflight={
-            "n_parameters": n_parameters(model),
+            "n_parameters": sum(p.numel() for p in model.parameters()),  # frozen ones too; shared ones count once
             "flops_per_token": flops_per_token(task, min(typical, config.text.max_len)),
             "padding": pace.padding,
             "tokens_per_s": pace.tokens_per_s,
@@ -348,26 +357,6 @@ def preflight(
     return replace(record, preflight=record.preflight | {"warnings": [*map(asdict, found)]})
 
 
-def lines(record: DataRecord) -> list[str]:
-    """Return the size, data and speed of a training, and what was met in the data, as lines of text."""
-    facts, train = record.preflight, record.train
-    met = {
-        "truncated": train.n_truncated,
-        "too long and left out": train.n_dropped,
-        "empty and left out": train.n_empty,
-        "duplicates kept": train.n_duplicates,
-        **record.counts,
-    }
-    shown = ", ".join(f"{name}: {n:,}" for name, n in met.items() if n)
-    return [
-        f"model       {facts['n_parameters']:,} parameters, {facts['flops_per_token'] / 1e6:.1f} MFLOP per token",
-        f"data        {counted(train.n, 'examples')}, {train.n_tokens or 0:,} tokens; {facts['padding']:.1%} padding",
-        *([f"met         {shown}"] if shown else []),
-        f"speed       {facts['tokens_per_s']:,.0f} tokens/s, measured; an epoch takes "
-        f"{duration(facts['seconds_per_epoch'])}, the run about {duration(facts['estimated_seconds'])}",
-    ]
-
-
 def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
     """Return each split as the model sees it, as counted while it was encoded; of the test split its size alone."""
     task, splits = context.task, dict[str, SplitRecord]()
@@ -375,10 +364,7 @@ def describe_splits(context: RunContext) -> dict[str, SplitRecord]:
         counts: dict[str, Any] = {"n": len(split.text)}
         if (corpus := {"train": context.train, "valid": context.valid}.get(name)) is not None:
             stats, own = corpus.stats, {name: n for name, n in corpus.stats.items() if name not in {*COUNTS, "n"}}
-            counts = {name: n for name, n in stats.items() if name in COUNTS} | {
-                "n": len(corpus),
-                "counts": own or None,
-            }
+            counts = {name: stats[name] for name in stats.keys() & COUNTS} | {"n": len(corpus), "counts": own or None}
             counts["unknown_rate"] = stats.get("n_unknown", 0) / max(1, stats.get("n_tokens", 0))
             if len(corpus) > 1:
                 counts["n_texts_unknown"] = n_texts_with_unknown(task.token_columns(corpus), task.tokenizer.unk_id)
@@ -391,8 +377,3 @@ def n_texts_with_unknown(columns: Iterable[RaggedArray], unk_id: int) -> int:
     """Count the examples with at least one unknown token in any of their columns."""
     hits = [np.searchsorted(c.offsets, np.flatnonzero(c.flat == unk_id), side="right") for c in columns]
     return len(np.unique(np.concatenate(hits)))
-
-
-def n_parameters(model: nn.Module) -> int:
-    """Return the number of parameters, frozen ones too; shared ones count once."""
-    return sum(p.numel() for p in model.parameters())

@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 from glassformer.errors import Interrupted
@@ -23,17 +24,18 @@ class Stopped(KeyboardInterrupt):
     """Raised by the handler of a signal where the run cannot wait for the end of a step."""
 
 
+@dataclass
 class StopRequest:
-    """The signal that reached this process, if any; all processes decide together when to stop (`loop.py`).
+    """The signal that reached this process, if any; all processes decide together when to stop (`trainer.py`).
 
     Attributes:
         signal: the first that came. in_steps: training, so that the loop stops after the step. reported: the run is
             stopping, and later signals are ignored.
     """
 
-    def __init__(self) -> None:
-        self.signal: int | None = None
-        self.in_steps = self.reported = False
+    signal: int | None = None
+    in_steps: bool = False
+    reported: bool = False
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Note the first signal and stop, or wait for the end of the step; there only Ctrl-C does not wait twice."""

@@ -113,11 +113,6 @@ class Progress:
     steps_counted: Number = 0
     steps_clipped: Number = 0
 
-    def keep(self, metric: float, loss: float) -> None:
-        """Note the scores of the best weights so far."""
-        self.best_metric, self.best_loss = metric, loss
-        self.best_step, self.validations_since_best = self.step, 0
-
 
 class TrainState:
     """Everything that changes while a run trains.
@@ -157,20 +152,21 @@ class TrainState:
         self.optimizer = make_optimizer(self.model, config)
         self.best: Weights | None = None
         self.ema = MovingAverage(self.model, config.ema_decay) if config.ema_decay > 0 else None
-        self.progress = Progress(next_validation=config.validate_every)
+        metric, loss = self.initial or (None, None)
+        self.progress = Progress(next_validation=config.validate_every, best_metric=metric, best_loss=loss)
         if self.initial is not None:
-            self.progress.keep(*self.initial)
             self.best = copy_weights(self.weights())
 
     @contextmanager
     def trial(self, config: TrainConfig) -> Iterator[None]:
         """Restore weights and random generators after the block, whose steps count for nothing."""
         weights = copy_weights(dict(self.model.named_parameters()))
-        generators = {name: generator.get_rng_state() for name, generator in _generators().items()}
+        states = [(generator, generator.get_rng_state()) for generator in _generators().values()]
         yield
         load_weights(self.model, weights)
         self.restart(config)
-        _restore_generators(generators)
+        for generator, state in states:
+            generator.set_rng_state(state)
 
     def weights(self) -> Weights:
         """Return the weights to validate and keep: the moving average where there is one."""
@@ -209,19 +205,14 @@ class TrainState:
             self.best = copy_weights(dict(self.model.named_parameters()))
         load_weights(self.model, groups["model"])
         load_optimizer_tensors(self.model, self.optimizer, groups["optimizer"])
-        _restore_generators(groups["rng"])
+        for name, generator in _generators().items():  # those that this machine lacks, or had not, are left alone
+            if name in groups["rng"]:
+                generator.set_rng_state(groups["rng"][name].cpu())
 
 
 def copy_weights(weights: Weights) -> Weights:
     """Return a copy that later steps do not change."""
     return {name: t.detach().clone() for name, t in weights.items()}
-
-
-def _restore_generators(states: Weights) -> None:
-    """Set the random generators; those of devices that this machine lacks, or had not, are left alone."""
-    for name, generator in _generators().items():
-        if name in states:
-            generator.set_rng_state(states[name].cpu())
 
 
 def _generators() -> dict[str, Any]:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,7 +21,7 @@ from torch import nn
 from glassformer.config import Config
 from glassformer.config.recipes import config_to_dict
 from glassformer.data.corpus import corpora_kept
-from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup, init_distributed
+from glassformer.distributed.process_group import SINGLE_PROCESS, init_distributed
 from glassformer.errors import CheckpointError, DataError, DivergedError, Interrupted, ResourceError, UsageError
 from glassformer.report.seeds import SeedsRecord, write_seeds_report
 from glassformer.runs.folder import BEGUN, ControlFile, RunFolder, SeedsFolder, lock_folder
@@ -46,17 +45,13 @@ from glassformer.training.state import Progress, RunContext, TrainState
 from glassformer.training.tracking import EventFiles, check_tensorboard
 from glassformer.utils.atomic_io import write_json
 from glassformer.utils.process_settings import turns
-from glassformer.utils.safe_read import dataclass_from_json
+from glassformer.utils.safe_read import from_json
 
 logger = logging.getLogger(__name__)
 
 OnStep = Callable[[StepMetrics], None]
 PAUSE_SECONDS = 0.05
 """Time between two looks at `control.json` while the training is paused."""
-
-
-Begun = tuple[RunContext, TrainState, str]
-"""A run before its next step, and the record of what it was begun with, for its checkpoints."""
 
 
 def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) -> None:
@@ -66,7 +61,7 @@ def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) 
         UsageError: the folder is not empty, cannot be written, or another process trains into it.
         Interrupted: a signal stopped the run.
     """
-    _run(config, folder, on_step, _new)
+    _run(config, folder, on_step, begun=False)
 
 
 def resume_run(folder: RunFolder, on_step: OnStep | None = None, finish: bool = False) -> None:
@@ -82,67 +77,53 @@ def resume_run(folder: RunFolder, on_step: OnStep | None = None, finish: bool = 
         Interrupted: a signal stopped the run.
     """
     folder.refuse_links()
-    _run(folder.read_config(), folder, on_step, partial(_resumed, finish=finish))
+    _run(folder.read_config(), folder, on_step, begun=True, finish=finish)
 
 
-def _run(config: Config, folder: RunFolder, on_step: OnStep | None, begin: Callable[..., Begun]) -> None:
+def _run(config: Config, folder: RunFolder, on_step: OnStep | None, begun: bool, finish: bool = False) -> None:
+    """Prepare a run, new or begun, train it to the end, and in the first process evaluate and report it."""
     check_tensorboard(config.train.tensorboard)
     with stop_requests(lambda: where_it_stopped(folder)) as request, ExitStack() as held:
         with init_distributed(config.train.device) as group:
-            context, state, record = begin(config, folder, group, held)
+            group.assert_same(run_folder="begun" if begun else "new")
+            with group.raise_together():
+                if group.is_main and not begun:
+                    folder.check_new()
+                if group.is_main:
+                    held.enter_context(lock_folder(folder.path))
+                if group.is_main and not begun:
+                    folder.check_new()
+                    held.callback(lambda: None if folder.resumable else folder.remove_incomplete_start())
+                record = folder.check_unchanged() if begun else ""
+            tokenizer, resumed = (folder.read_tokenizer(), folder.path) if begun else (None, None)
+            context = prepare_distributed(config, group, tokenizer, resumed)  # data, tokenizer, ids
+            context = held.enter_context(computing(context))  # precision, kernels, threads
+            if begun:
+                state = resumed_state(context, folder, finish)
+            else:
+                state = new_state(context)  # model, optimizer
+                context, data = settle_budget(context, state)
+                with group.raise_together():
+                    if group.is_main:
+                        environment = describe_environment(context)
+                        record = folder.begin(context.config, environment, data, context.task.tokenizer)
+                with group.raise_together():
+                    if not folder.resumable:
+                        message = f"{folder.path} is not visible to every process"
+                        raise UsageError(message, "name an --out on a disk that all machines share")
             model = Trainer(context, state, record, folder, request, on_step).fit()
         if group.is_main:
             finish_run(replace(context, group=SINGLE_PROCESS), model, folder, state.progress)
 
 
-def _new(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitStack) -> Begun:
-    """Return a new run, after writing what is known before the first step."""
-    group.assert_same(run_folder="new")
-    with group.raise_together():
-        if group.is_main:
-            folder.check_new()
-            held.enter_context(lock_folder(folder.path))
-            folder.check_new()
-            held.callback(lambda: None if folder.resumable else folder.remove_incomplete_start())
-    context = prepare_distributed(config, group)  # data, tokenizer, ids
-    context = held.enter_context(computing(context))  # precision, kernels, threads
-    state = new_state(context)  # model, optimizer
-    context, data = settle_budget(context, state)
-    record = ""
-    with group.raise_together():
-        if group.is_main:
-            record = folder.begin(context.config, describe_environment(context), data, context.task.tokenizer)
-    with group.raise_together():
-        if not folder.resumable:
-            message = f"{folder.path} is not visible to every process"
-            raise UsageError(message, "name an --out on a disk that all machines share")
-    return context, state, record
-
-
-def _resumed(config: Config, folder: RunFolder, group: ProcessGroup, held: ExitStack, finish: bool) -> Begun:
-    """Return a run at its newest sound checkpoint; without one before its first step."""
-    group.assert_same(run_folder="begun")
-    with group.raise_together():
-        if group.is_main:
-            held.enter_context(lock_folder(folder.path))
-        record = folder.check_unchanged()
-    context = prepare_distributed(config, group, folder.read_tokenizer(), folder.path)
-    context = held.enter_context(computing(context))
-    state = resumed_state(context, folder)
-    if finish and state.progress.step == 0:
-        raise CheckpointError(f"{folder.path} has no step to finish from", f"resume it: {folder.resume_command}")
-    if finish or folder.trained:  # where a model is, training is over
-        state.progress.finished = state.progress.finished or "stopped"
-        if not finish:
-            logger.info(f"{folder.path} trains no more: its model is made, and what is missing beside it is written")
-    return context, state, record
-
-
-def resumed_state(context: RunContext, folder: RunFolder) -> TrainState:
+def resumed_state(context: RunContext, folder: RunFolder, finish: bool = False) -> TrainState:
     """Return the state in the newest sound checkpoint; without one that before the first step.
 
+    With `finish`, and where the model is made, training is over.
+
     Raises:
-        CheckpointError: the checkpoint is not of this run, or its state is not that of this model.
+        CheckpointError: the checkpoint is not of this run, its state is not that of this model, or there is none to
+            finish from.
     """
     checkpoint, warnings = latest_checkpoint(folder.checkpoints)
     for warning in warnings:
@@ -158,12 +139,18 @@ def resumed_state(context: RunContext, folder: RunFolder) -> TrainState:
         tensors, saved = load_checkpoint(checkpoint)
         folder.check_begun(saved.get(BEGUN), checkpoint / STATE)
         try:
-            state.load(tensors, dataclass_from_json(Progress, saved.get("progress"), checkpoint / STATE))
+            state.load(tensors, from_json(Progress, saved.get("progress"), checkpoint / STATE))
         except CheckpointError as error:
             raise CheckpointError(f"{checkpoint}: {error.message}", "start a new run") from error
         logger.info(f"resumed at step {state.progress.step:,} from {checkpoint}")
     if context.group.is_main:
         folder.truncate_metrics(state.progress.step)
+    if finish and state.progress.step == 0:
+        raise CheckpointError(f"{folder.path} has no step to finish from", f"resume it: {folder.resume_command}")
+    if finish or folder.trained:  # where a model is, training is over
+        state.progress.finished = state.progress.finished or "stopped"
+        if not finish:
+            logger.info(f"{folder.path} trains no more: its model is made, and what is missing beside it is written")
     return state
 
 
@@ -177,6 +164,7 @@ class Trainer:
         folder: the run folder; of several processes only the main one writes there.
         request: the signal that came, if any.
         on_step: called with the metrics of each step in the main process.
+        control: what whoever watches asks; it is read by the main process.
     """
 
     context: RunContext
@@ -185,12 +173,7 @@ class Trainer:
     folder: RunFolder
     request: StopRequest
     on_step: OnStep | None = None
-
-    def __post_init__(self) -> None:
-        self.config, self.is_main = self.context.config.train, self.context.group.is_main
-        self.control = ControlFile(self.folder.control) if self.is_main else None
-        if self.control is not None:
-            self.control.close()  # it was meant for an earlier training
+    control: ControlFile | None = None
 
     def fit(self) -> nn.Module:
         """Train to the end and return the model with its best weights; the last ones if it was never validated.
@@ -200,6 +183,10 @@ class Trainer:
             DivergedError: a loss was not finite; noted in the folder.
         """
         state, context, folder = self.state, self.context, self.folder
+        self.config, self.is_main = context.config.train, context.group.is_main
+        if self.is_main:
+            self.control = ControlFile(folder.control)
+            self.control.close()  # it was meant for an earlier training
         if state.progress.step == 0:  # a pretrained run that it begins from may move
             self._save(snapshot=self.config.snapshots, checkpoint=bool(self.config.init_from))
         # Scores, best weights and patience; the log; who follows; checkpoints; pauses and the end.

@@ -1,9 +1,9 @@
 """Read files of folders that somebody else may have made: regular ones alone, of bounded size; typed JSON.
 
-How to use it: `read_json_object(folder / "config.json")`, with a limit of `LIMITS` or another. Whatever is wrong
+How to use it: `read_json(folder / "config.json", kind=Kind)`, with a limit of `LIMITS` or another. Whatever is wrong
 with a file raises one error, a CheckpointError with the path: it is missing, a folder, a pipe or a device, too large,
 not UTF-8, not JSON or TOML, nested too deeply, or of another type than it should be.
-A file that another library opens by its path (or that is mapped into memory) goes through `check_regular` before that.
+A file that another library opens by its path (or that is mapped into memory) goes through `open_regular` before that.
 
 A symbolic link is followed where it leads to a regular file within the limit: model caches consist of such links, and
 what is read is checked like any other file. Nothing is written through a link inside a run: `RunFolder.refuse_links`.
@@ -29,23 +29,17 @@ from glassformer.errors import CheckpointError
 T = TypeVar("T")
 
 
-def dataclass_from_json(kind: type[T], value: Any, where: Path | str) -> T:
-    """Return JSON data as a type, of whose fields each has its own; keys that it does not know are left out.
+def from_json(kind: type[T], value: Any, where: Path | str) -> T:
+    """Return JSON, as data or as bytes in UTF-8, as a type; keys that a dataclass does not know are left out.
 
     An integer stands for a float; nothing else is converted.
 
     Raises:
-        CheckpointError: a field is missing, of another type or beyond its limits; `where` and the field are named.
+        CheckpointError: it is no JSON or nested too deeply; or a field is missing, of another type or beyond its
+            limits. `where` and the field are named.
     """
-    with _readable(where):
-        return msgspec.convert(value, kind)
-
-
-@contextmanager
-def _readable(where: Path | str) -> Iterator[None]:
-    """Raise what msgspec finds as a CheckpointError that names the place."""
     try:
-        yield
+        return msgspec.json.decode(value, type=kind) if isinstance(value, bytes) else msgspec.convert(value, kind)
     except msgspec.ValidationError as problem:
         what, _, place = str(problem).partition(" - at ")
         message = f"{where}{place and f', {place}'}: {what[0].lower()}{what[1:]}"
@@ -55,9 +49,9 @@ def _readable(where: Path | str) -> Iterator[None]:
 
 
 def check_types(values: Mapping[str, Any], kinds: Mapping[str, Any], where: Path | str) -> None:
-    """Raise the error of `dataclass_from_json` if a value is not of the type that `kinds` has for its name."""
+    """Raise the error of `from_json` if a value is not of the type that `kinds` has for its name."""
     for name in kinds.keys() & values.keys():
-        dataclass_from_json(kinds[name], values[name], f"{where}: {name}")
+        from_json(kinds[name], values[name], f"{where}: {name}")
 
 
 MiB = 1 << 20
@@ -127,23 +121,13 @@ def sha256_regular(path: Path, max_bytes: int = LIMITS["weights"]) -> str:
 
 
 def read_json(path: Path, max_bytes: int = LIMITS["record"], kind: Any = Any) -> Any:
-    """Return the value of a JSON file; raise as `read_bytes` and `parse_json`."""
-    return parse_json(read_bytes(path, max_bytes), path, kind)
+    """Return the value of a JSON file as a type; raise as `read_bytes` and `from_json`."""
+    return from_json(kind, read_bytes(path, max_bytes), path)
 
 
 def read_json_object(path: Path, max_bytes: int = LIMITS["record"]) -> dict[str, Any]:
     """Return the object of a JSON file; raise as `read_json`."""
     return read_json(path, max_bytes, dict[str, Any])
-
-
-def parse_json(data: bytes, where: Path | str, kind: Any = Any) -> Any:
-    """Return the value of JSON in UTF-8 as a type, as `dataclass_from_json` does.
-
-    Raises:
-        CheckpointError: it is no JSON, of another type, or nested too deeply.
-    """
-    with _readable(where):
-        return msgspec.json.decode(data, type=kind)
 
 
 def read_toml(path: Path, max_bytes: int = LIMITS["settings"]) -> dict[str, Any]:
