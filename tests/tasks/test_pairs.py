@@ -32,8 +32,7 @@ from glassformer.run import Run
 from glassformer.tasks.encoder import Classify
 from glassformer.text.long_text import ArrivingLines
 from glassformer.text.pairs import SEPARATOR, PairTokenizer, join_pair, split_pair
-from glassformer.text.special_tokens import SpecialTokens
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizer import SpecialTokens, Tokenizer
 
 WORDS = "red blue green dog cat bird tree house sun moon".split()
 TINY: dict[str, Any] = {

@@ -32,7 +32,6 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.base import EVALUATION_TOKENS, OF_LABELS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task, register
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.answers import unknown_mark
 from glassformer.text.backends import SPECIAL_TOKENS
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import fenced
@@ -208,6 +207,5 @@ class LanguageModelling(Task):
         written = generate_ids(cast("LanguageModel | Ensemble", model), prompts, decode, **options)
         answers = []
         for text, prompt, ids in zip(texts, prompts, written, strict=True):
-            cut = {"truncated": True} if len(prompt) > context else {}
-            answers.append({"prompt": text, "text": t.decode(ids)} | cut | unknown_mark(t, prompt))
+            answers.append({"prompt": text, "text": t.decode(ids)} | t.mark(prompt, len(prompt) > context))
         return answers

@@ -37,21 +37,12 @@ def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:
 
 
 class CutText(NamedTuple):
-    """What is kept of a text, and whether there was more; surface forms where the tokenizer has n-grams.
-
-    `n_unknown` counts the kept tokens that the vocabulary lacks.
-    """
+    """What is kept of a text, with surface forms; whether there was more, and what an answer says of it."""
 
     ids: list[int]
     surfaces: list[str]
     was_cut: bool
-    n_unknown: int = 0
-
-    @property
-    def mark(self) -> dict[str, bool | int]:
-        """Return what an answer says of a text that was cut, or that holds unknown tokens."""
-        cut: dict[str, bool | int] = {"truncated": True} if self.was_cut else {}
-        return cut | ({"unknown": self.n_unknown} if self.n_unknown else {})
+    mark: dict[str, bool | int]
 
 
 READ_BYTES = 1 << 16
