@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.incremental import ModelDecoder, lm_decoder
+from glassformer.decode.incremental import ModelDecoder
 from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.decode.search import Hypothesis, active_rows, length_penalties, refuse_nan
 from glassformer.errors import UsageError
@@ -197,7 +197,7 @@ def generate_ids(
     def continue_batch(batch: list[int]) -> list[list[int]]:
         turns.give_way()
         hypotheses = sample(
-            lm_decoder(model),
+            ModelDecoder(model),
             [prompts[i] for i in batch],
             config,
             limits=[config.max_new_tokens] * len(batch),
