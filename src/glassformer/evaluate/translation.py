@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.evaluate.scoring import Predictions, Scoring
-from glassformer.evaluate.significance import bootstrap_interval, wilson_interval
+from glassformer.evaluate.scoring import Predictions, Scoring, bootstrap_interval, wilson_interval
 from glassformer.text.ngrams import UNSPACED, mostly_unspaced
 
 SHORT = 6.0

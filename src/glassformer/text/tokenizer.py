@@ -305,7 +305,7 @@ class Tokenizer:
         results, room = list[CutText](), self.room(max_len)
         for ids, words in self.read(texts):
             kept, forms = self.truncate(ids, room, keep), self.truncate(ids, room, keep, words)
-            results.append(CutText(self.framed(kept), forms, cut := len(kept) < len(ids), self.mark(kept, cut)))
+            results.append(CutText(self.framed(kept), forms, self.mark(kept, len(kept) < len(ids))))
         return results
 
     def truncate(self, ids: list[int], max_len: int, keep: str, values: list[Any] | None = None) -> list[Any]:
