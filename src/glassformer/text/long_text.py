@@ -73,7 +73,8 @@ class ArrivingLines:
             if not data:  # the end: the last line may have no line feed
                 lines = [rest] if rest else []
             texts = list[str]()
-            for number, line in enumerate(lines, number + 1):
+            for line in lines:
+                number += 1
                 line = line.removesuffix(b"\r").removeprefix(b"\xef\xbb\xbf" if number == 1 else b"")
                 try:
                     texts.append(line.decode("utf-8"))
