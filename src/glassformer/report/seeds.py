@@ -70,13 +70,13 @@ def write_seeds_report(folder: SeedsFolder) -> SeedsRecord:
         missing = [seed for seed in facts.seeds if seed not in there]
         open_ones = [seed for seed in missing if folder.run(seed).read_divergence() is None]
         scores = [value for run in facts.runs if (value := run.score.value) is not None]
+        of_all = ensemble and {"metric": ensemble.metric.name, "value": ensemble.value, "ci95": ensemble.interval}
         report = {
             "missing": missing,
             "best": None if open_ones else facts.best.path.name,
             "split": first.evaluation and first.evaluation.split,
             "score": {"metric": first.score.metric.name, **summary_stats(scores)} if scores else None,
-            "ensemble": ensemble
-            and {"metric": ensemble.metric.name} | {"value": ensemble.value, "ci95": ensemble.interval},
+            "ensemble": of_all,
             "runs": [{"run": run.path.name, "valid": run.kept_score, "score": run.score.value} for run in facts.runs],
         }
     write_json(folder.report, report)
