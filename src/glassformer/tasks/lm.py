@@ -74,11 +74,6 @@ def token_starts(tokenizer: Tokenizer, documents: Sequence[str]) -> np.ndarray:
     return np.array(starts, np.int64)
 
 
-def continuation_examples(examples: Sequence[JsonObject]) -> str:
-    """Return prompts with what was written after them."""
-    return "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples)
-
-
 def block_counts(predictions: Predictions) -> np.ndarray:
     """Return the bits of each block of the text and its characters, (N, 2)."""
     return np.array([(float(row["nats"]) / math.log(2), float(row["chars"])) for row in predictions])
@@ -96,7 +91,7 @@ REPORT = TaskReport(
     table_metrics=("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity"),
     limits="It continues text in the manner of its training text. It knows no facts and follows no instructions.",
     comparison_keys=("chars", "nats"),
-    example_table=continuation_examples,
+    example_table=lambda examples: "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples),
     scored=lambda scores: BITS,
 )
 
