@@ -73,8 +73,10 @@ def given_texts(tokenizer: Tokenizer, texts: Any, several: bool = False) -> Any:
         return isinstance(given, tuple) and [*map(type, given)] == [str, str]
 
     def one(given: Any, number: int = 1) -> str:
+        if is_pair(given) and not tokenizer.separator:
+            raise UsageError("this model reads one text, and a second one was given", "leave it out")
         if is_pair(given):
-            return tokenizer.pair(*given)
+            return join_pair(*given)
         if not isinstance(given, str):
             raise DataError(f"text {number} is of type {type(given).__name__}, not a string", hint)
         return given
@@ -139,9 +141,6 @@ class PairTokenizer(Tokenizer):
         n_first = min(at, max(room - n_second, room - room // 2))
         first, second = truncate(values[:at], n_first, keep), truncate(values[at + n :], room - n_first, keep)
         return [*first, *values[at : at + n], *second]
-
-    def pair(self, first: str, second: str) -> str:
-        return join_pair(first, second)
 
     def text_fields(self, text: str) -> dict[str, str]:
         return dict(zip(("text", "pair"), split_pair(text), strict=True))

@@ -316,10 +316,6 @@ class Tokenizer:
         """Return a text as an answer names it: {"text"}, of a pair {"text", "pair"}."""
         return {"text": text}
 
-    def pair(self, first: str, second: str) -> str:
-        """Return two texts as the one that a model of pairs reads; raise UsageError where it reads one text."""
-        raise UsageError("this model reads one text, and a second one was given", "leave it out")
-
     def mark(self, ids: Sequence[int], was_cut: bool = False) -> dict[str, bool | int]:
         """Return what an answer says of a text that was cut, or whose `ids` hold tokens that the vocabulary lacks.
 
