@@ -74,10 +74,9 @@ def train_backend(texts: Sequence[str], config: TextConfig, extra_tokens: tuple[
     backend.add_tokens([AddedToken(token, normalized=False, special=False) for token in extra_tokens])
     n_tokens = backend.get_vocab_size(with_added_tokens=True)
     if config.tokenizer != "char" and n_tokens > config.vocab_size:
-        raise UsageError(
-            f"text.vocab_size {config.vocab_size} is less than the {n_tokens} tokens that the alphabet alone needs",
-            hint="raise --text.vocab-size: every subword vocabulary holds 5 special tokens and 256 bytes",
-        )
+        hint = "raise --text.vocab-size: every subword vocabulary holds 5 special tokens and 256 bytes"
+        what = f"text.vocab_size {config.vocab_size} is less than the {n_tokens} tokens that the alphabet alone needs"
+        raise UsageError(what, hint)
     return backend
 
 
