@@ -16,7 +16,7 @@ from tests.helpers.for_each import for_each
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.evaluate.significance import wilson_interval
+from glassformer.evaluate.scoring import wilson_interval
 from glassformer.report.findings import baselines
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import Evaluation

@@ -210,7 +210,8 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
     monkeypatch.setattr("glassformer.training.trainer.start_run", diverge)
     facts = resume_seeds(folder, no_ensemble)
     assert facts.ensemble is None and not folder.ensemble.exists(), "what all three scored as one"
-    assert facts.missing == [5, 6] and facts.complete and folder.best.path.name == "seed-4"
+    report = json.loads(folder.report.read_text(encoding="utf-8"))
+    assert report["missing"] == [5, 6] and report["best"] == folder.best.path.name == "seed-4"
     assert [run.path.name for run in folder.finished] == ["seed-4"], "what has no weights labels nothing"
     assert "warning: seed 6: the loss is no number" in capsys.readouterr().err
 

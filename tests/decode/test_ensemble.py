@@ -9,7 +9,7 @@ import torch
 from tests.helpers.uncached import recompute
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.incremental import EnsembleDecoder, TranslationDecoder, lm_decoder, translation_decoder
+from glassformer.decode.incremental import ModelDecoder, TranslationDecoder
 from glassformer.decode.sampling import generate_ids
 from glassformer.decode.search import Special
 from glassformer.decode.translate import translate_ids
@@ -94,20 +94,16 @@ def test_language_models_write_the_likeliest_of_the_mean(toy) -> None:
         with torch.inference_mode():
             assert token == int(both(torch.tensor([text]))[0, -1].argmax())
         text.append(token)
-    decoder = lm_decoder(both)
+    decoder = ModelDecoder(both)
     tokens = torch.tensor([text])
     first = decoder.step(tokens)
     decoder.reset()
     assert torch.equal(decoder.step(tokens), first)
 
 
-def test_one_model_has_a_stepper_of_its_own_and_the_shortest_context_counts(toy) -> None:
-    source = torch.tensor([[4, 5, 2]])
-    assert isinstance(translation_decoder(toy.translator(), source), TranslationDecoder)
+def test_the_shortest_context_counts(toy) -> None:
     short = Ensemble([toy.translator(max_len=32), toy.translator(max_len=12)])
-    decoder = translation_decoder(short, source)
-    assert isinstance(decoder, EnsembleDecoder)
-    assert decoder.max_len == short.max_len == 12
+    assert TranslationDecoder(short, torch.tensor([[4, 5, 2]])).max_len == short.max_len == 12
 
 
 def test_every_member_is_cast(toy) -> None:

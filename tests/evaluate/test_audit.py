@@ -15,9 +15,8 @@ from tests.helpers.audited import MADE, NAMES, audit, labelled, of_kind, pairs, 
 from glassformer.data.datasets.columns import Columns
 from glassformer.errors import DataError
 from glassformer.evaluate import audit as audits
-from glassformer.evaluate.audit import write_report
+from glassformer.evaluate.audit import ASSUMED, NotMade, calibrated, doubted_labels, judge_labels, write_report
 from glassformer.evaluate.duplicates import near_duplicates
-from glassformer.evaluate.label_errors import ASSUMED, NotMade, calibrated, doubted_labels, judge_labels
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

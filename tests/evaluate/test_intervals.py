@@ -8,8 +8,15 @@ from scipy.stats import binom, binomtest
 from tests.helpers.for_each import for_each
 
 from glassformer.evaluate.scores import label_counts
-from glassformer.evaluate.scoring import f1, interval, ratio
-from glassformer.evaluate.significance import bootstrap_interval, percentile_interval, resampled_sums, wilson_interval
+from glassformer.evaluate.scoring import (
+    bootstrap_interval,
+    f1,
+    interval,
+    percentile_interval,
+    ratio,
+    resampled_sums,
+    wilson_interval,
+)
 
 
 @for_each(("right", "n"), [(0, 10), (10, 10), (7, 10), (22031, 25000), (1, 1)])

@@ -7,8 +7,7 @@ import pytest
 from scipy.stats import binomtest
 from tests.helpers.for_each import for_each
 
-from glassformer.evaluate.scoring import ratio, share
-from glassformer.evaluate.significance import paired_test
+from glassformer.evaluate.scoring import paired_test, ratio, share
 
 
 @for_each(("b", "c"), [(0, 0), (5, 5), (0, 5), (1, 9), (40, 12)])

@@ -9,8 +9,7 @@ import pytest
 import sacrebleu
 
 from glassformer.errors import UsageError
-from glassformer.evaluate.scoring import paired
-from glassformer.evaluate.significance import bootstrap_interval
+from glassformer.evaluate.scoring import bootstrap_interval, paired
 from glassformer.evaluate.translation import bleu_scoring, headline_of, score, tokenizer_for
 
 WORDS = "a dog runs over the green grass while two men in red shirts watch it near an old house .".split()

@@ -1,16 +1,14 @@
-"""Run a model token by token: the interface between models and decoding."""
+"""Run a model, or an ensemble, token by token: the interface between models and decoding."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from glassformer.models import LanguageModel, Translator
-from glassformer.models.ensemble import Ensemble, mean_logits, members_of
+from glassformer.models.ensemble import mean_logits, members_of
 from glassformer.nn.attention import Mask
 from glassformer.nn.cache import DecoderCache
 
@@ -18,7 +16,8 @@ from glassformer.nn.cache import DecoderCache
 class ModelDecoder:
     """R rows that advance together through a language model; their past is in a cache of keys and values.
 
-    A row is a hypothesis, and the rows of a sentence are adjacent.
+    A row is a hypothesis, and the rows of a sentence are adjacent. Of an ensemble each model has a cache, and the
+    logits are those of their mean probability.
 
     Attributes:
         max_len: maximum tokens per row.
@@ -26,21 +25,23 @@ class ModelDecoder:
     """
 
     def __init__(self, model: Any) -> None:
-        self._model = model
+        self._members: list[Any] = members_of(model)
         self.max_len, self.device = int(model.max_len), next(model.parameters()).device
         self.reset()
 
     def reset(self) -> None:
         """Forget the tokens of every row."""
-        self._cache: DecoderCache = self._model.new_cache()
+        self._caches: list[DecoderCache] = [member.new_cache() for member in self._members]
 
     def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
         """Append n tokens to every row and return the float32 logits of the next token."""
-        return self._model(tokens, cache=self._cache)[:, -1].float()
+        each = zip(self._members, self._caches, strict=True)
+        return mean_logits([member(tokens, cache=cache)[:, -1] for member, cache in each])
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
         """Keep these rows in this order (a row may be kept twice), and these sentences (None: all)."""
-        self._cache.select(rows)
+        for cache in self._caches:
+            cache.select(rows)
 
 
 class TranslationDecoder(ModelDecoder):
@@ -52,7 +53,7 @@ class TranslationDecoder(ModelDecoder):
     moves no keys and values, which takes as long as everything else in a step.
 
     Args:
-        model: the translator, in evaluation mode.
+        model: the translator or the ensemble, in evaluation mode.
         src: sources (B, S), padded.
         src_padding_mask: True at real tokens, or None when nothing is padded.
     """
@@ -61,7 +62,8 @@ class TranslationDecoder(ModelDecoder):
         self, model: Any, src: Int[Tensor, "B S"], src_padding_mask: Bool[Tensor, "B S"] | None = None
     ) -> None:
         super().__init__(model)
-        self._memory, self._mask = model.encode(src, src_padding_mask), src_padding_mask
+        self._memories: list[Tensor] = [member.encode(src, src_padding_mask) for member in self._members]
+        self._mask = src_padding_mask
 
     def reset(self) -> None:
         super().reset()
@@ -71,19 +73,20 @@ class TranslationDecoder(ModelDecoder):
 
     def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
         if sentences is not None:
-            self._memory = self._memory.index_select(0, sentences)
+            self._memories = [memory.index_select(0, sentences) for memory in self._memories]
             self._mask = None if self._mask is None else self._mask.index_select(0, sentences)
-            self._cache.select(sentences)
-            self._cache.select_memory(sentences)
+            for cache in self._caches:
+                cache.select(sentences)
+                cache.select_memory(sentences)
         if self._paths is not None:
             self._paths = self._paths.index_select(0, rows)
-        elif len(rows) > len(self._memory):
-            self._paths = torch.ones(len(rows), self._cache.length, dtype=torch.bool, device=self.device)
+        elif len(rows) > len(self._memories[0]):
+            self._paths = torch.ones(len(rows), self._caches[0].length, dtype=torch.bool, device=self.device)
 
     def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
         """Append n tokens to each branch, one after another."""
-        n_sentences = len(self._memory)
-        width, logits, mask = len(tokens) // n_sentences, tokens, None
+        n_sentences = len(self._memories[0])
+        width, logits, mask = len(tokens) // n_sentences, list[Tensor](), None
         for column in tokens.unbind(dim=1):
             if self._paths is not None:
                 # The new tokens of a sentence lie side by side in the cache, and each is on its own path alone.
@@ -93,40 +96,6 @@ class TranslationDecoder(ModelDecoder):
             # All are equally deep, however many tokens the cache holds.
             positions = torch.full((1, width), self._depth, device=self.device)
             self._depth += 1
-            grown = column.view(n_sentences, width)
-            logits = self._model.decode(grown, self._memory, self._mask, self._cache, positions, mask)  # (B, width, V)
-        return logits.view(len(tokens), -1).float()
-
-
-class EnsembleDecoder(ModelDecoder):
-    """Incremental decoder of an ensemble: logits of the mean probability of several decoders."""
-
-    def __init__(self, decoders: Sequence[ModelDecoder]) -> None:
-        self._decoders = decoders
-        self.max_len = min(decoder.max_len for decoder in decoders)
-        self.device = decoders[0].device
-
-    def reset(self) -> None:
-        for decoder in self._decoders:
-            decoder.reset()
-
-    def step(self, tokens: Int[Tensor, "R n"]) -> Float[Tensor, "R V"]:
-        return mean_logits([decoder.step(tokens) for decoder in self._decoders])
-
-    def reorder(self, rows: Int[Tensor, " R2"], sentences: Int[Tensor, " B2"] | None = None) -> None:
-        for decoder in self._decoders:
-            decoder.reorder(rows, sentences)
-
-
-def lm_decoder(model: LanguageModel | Ensemble) -> ModelDecoder:
-    """Return the incremental decoder of a language model or an ensemble."""
-    decoders = [ModelDecoder(member) for member in members_of(model)]
-    return decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
-
-
-def translation_decoder(
-    model: Translator | Ensemble, src: Int[Tensor, "B S"], src_padding_mask: Bool[Tensor, "B S"] | None = None
-) -> ModelDecoder:
-    """Return the incremental decoder of a translator or an ensemble."""
-    decoders = [TranslationDecoder(member, src, src_padding_mask) for member in members_of(model)]
-    return decoders[0] if len(decoders) == 1 else EnsembleDecoder(decoders)
+            grown, each = column.view(n_sentences, width), zip(self._members, self._memories, self._caches, strict=True)
+            logits = [model.decode(grown, memory, self._mask, cache, positions, mask) for model, memory, cache in each]
+        return mean_logits([each.view(len(tokens), -1) for each in logits])  # of (B, width, V)

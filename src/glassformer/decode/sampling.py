@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.incremental import ModelDecoder, lm_decoder
+from glassformer.decode.incremental import ModelDecoder
 from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.decode.search import Hypothesis, active_rows, length_penalties, refuse_nan
 from glassformer.errors import UsageError
@@ -92,10 +93,8 @@ def sample(
     for i, finished in enumerate(ended.tolist()):
         ids = tokens[i, lengths[i] : ends[i]].tolist()
         ids = ids[: ids.index(eos)] if finished else ids
-        own = each[i, lengths[i] : lengths[i] + len(ids) + finished].tolist()
-        results.append(
-            Hypothesis(ids, float(total[i]) / penalties[len(ids) + finished], float(total[i]), finished, own)
-        )
+        own, whole = each[i, lengths[i] : lengths[i] + len(ids) + finished].tolist(), float(total[i])
+        results.append(Hypothesis(ids, whole / penalties[len(ids) + finished], whole, finished, own))
     return results
 
 
@@ -196,16 +195,9 @@ def generate_ids(
 
     def continue_batch(batch: list[int]) -> list[list[int]]:
         turns.give_way()
-        hypotheses = sample(
-            lm_decoder(model),
-            [prompts[i] for i in batch],
-            config,
-            limits=[config.max_new_tokens] * len(batch),
-            rows=[first_row + i for i in batch],
-            eos=eos,
-            suppress_tokens=suppress_tokens,
-        )
-        return [hypothesis.ids for hypothesis in hypotheses]
+        some, rows, decoder = [prompts[i] for i in batch], [first_row + i for i in batch], ModelDecoder(model)
+        options: Any = {"limits": [config.max_new_tokens] * len(batch), "eos": eos, "suppress_tokens": suppress_tokens}
+        return [hypothesis.ids for hypothesis in sample(decoder, some, config, rows=rows, **options)]
 
     # Every step has new shapes, for each of which oneDNN would compile a kernel.
     with evaluation_mode(model), matmul_precision("highest"):

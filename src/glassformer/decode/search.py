@@ -98,10 +98,8 @@ def active_rows(done: Bool[Tensor, " R"]) -> Int[Tensor, " R2"] | None:
 def refuse_nan(log_probs: Tensor) -> None:
     """Raise a DivergedError if a log-probability is NaN."""
     if bool(log_probs.isnan().any()):
-        raise DivergedError(
-            "the model's logits are NaN, so it cannot generate",
-            hint="the model diverged in training: train again with a lower --lr",
-        )
+        hint = "the model diverged in training: train again with a lower --lr"
+        raise DivergedError("the model's logits are NaN, so it cannot generate", hint)
 
 
 NEG_INF = float("-inf")
@@ -263,12 +261,9 @@ class _Beam:
         """Return the n best of sentence i: finished ones first, then live ones."""
         penalty = float(self.penalties[self.tokens.shape[2]])
         live = zip(*(x[i].tolist() for x in (self.tokens, self.log_probs, self.token_log_probs)), strict=True)
-        hypotheses = self.finished[int(self.sentence[i])] + [
-            Hypothesis(tokens, log_prob / penalty, log_prob, False, own)
-            for tokens, log_prob, own in live
-            if log_prob > NEG_INF
-        ]
-        return hypotheses[: self.n_best]
+        found = [Hypothesis(ids, log_prob / penalty, log_prob, False, own) for ids, log_prob, own in live]
+        living = [hypothesis for hypothesis in found if hypothesis.log_prob > NEG_INF]
+        return [*self.finished[int(self.sentence[i])], *living][: self.n_best]
 
     def select(self, active: Int[Tensor, " B2"]) -> None:
         """Keep only the active sentences."""

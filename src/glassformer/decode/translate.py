@@ -10,7 +10,7 @@ import torch
 from glassformer.config import DecodeConfig
 from glassformer.data.batches import length_buckets
 from glassformer.data.corpus import RaggedArray
-from glassformer.decode.incremental import translation_decoder
+from glassformer.decode.incremental import TranslationDecoder
 from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.decode.sampling import sample
 from glassformer.decode.search import Hypothesis, Special, beam_search
@@ -75,7 +75,7 @@ def translate_ids(
         # Each sample is a row of its own: samples of one source end at different times.
         repeats = config.n_best if config.sample else 1
         src, mask = (torch.from_numpy(x).to(device) for x in ragged.padded(np.repeat(batch, repeats), pad))
-        decoder = translation_decoder(model, src, None if mask.all() else mask)
+        decoder = TranslationDecoder(model, src, None if mask.all() else mask)
         limits = [
             length_limit(n, model.max_len, config.max_new_tokens) for n in np.repeat(lengths[batch], repeats).tolist()
         ]

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from glassformer.evaluate.scoring import f1, interval, ratio, share
-from glassformer.evaluate.significance import wilson_interval
+from glassformer.evaluate.scoring import f1, interval, ratio, share, wilson_interval
 from glassformer.text.decision import COLDEST, HOTTEST, at_temperature
 from glassformer.text.tags import spans_of
 

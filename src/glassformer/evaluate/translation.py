@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.evaluate.scoring import Predictions, Scoring
-from glassformer.evaluate.significance import bootstrap_interval, wilson_interval
+from glassformer.evaluate.scoring import Predictions, Scoring, bootstrap_interval, wilson_interval
 from glassformer.text.ngrams import UNSPACED, mostly_unspaced
 
 SHORT = 6.0
@@ -72,7 +71,7 @@ def score(
         counts = metric.counts(hypotheses, references)
         found |= {name: metric.score(counts.sum(axis=0)), f"{name}_signature": str(metric.metric.get_signature())}
         if name == "bleu":
-            found["headline"] = _headline(counts[:, 1].sum() / n)
+            found["headline"] = "exact_match" if counts[:, 1].sum() / n < SHORT else "bleu"
         if n_bootstrap:
             extremes = np.stack([metric.counts(each, references).mean(axis=0) for each in (references, nothing)])
             found[f"{name}_ci95"] = bootstrap_interval(counts, metric.score, extremes, n_bootstrap)
@@ -109,11 +108,8 @@ def tokenizer_for(references: Sequence[str]) -> str:
 
 def headline_of(references: Sequence[str], tokenize: str = "auto") -> str:
     """Return the headline score of such translations: `bleu`, or `exact_match` for short targets."""
-    return _headline(bleu_for(references, tokenize).counts(references, references)[:, 1].mean())
-
-
-def _headline(mean_length: float) -> str:
-    return "exact_match" if mean_length < SHORT else "bleu"
+    lengths = bleu_for(references, tokenize).counts(references, references)[:, 1]
+    return "exact_match" if lengths.mean() < SHORT else "bleu"
 
 
 def bleu_for(references: Sequence[str], tokenize: str) -> SummedMetric:

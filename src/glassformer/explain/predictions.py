@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.incremental import lm_decoder, translation_decoder
+from glassformer.decode.incremental import ModelDecoder, TranslationDecoder
 from glassformer.decode.sampling import sample
 from glassformer.decode.search import Hypothesis, SearchStep, Special, beam_search
 from glassformer.decode.translate import translate_ids
@@ -352,7 +352,7 @@ def translate(
     recorder = SearchRecorder(t)
     with exact_no_grad(model):
         src = torch.tensor([list(source)], device=next(model.parameters()).device)
-        decoder = translation_decoder(model, src)
+        decoder = TranslationDecoder(model, src)
         results = beam_search(decoder, [limit], config, bos=bos, eos=eos, pad=pad, prefixes=[prefix], log=recorder)[0]
     return DecodeLog("beam", config, recorder.hypotheses(results), recorder.steps, prefix)
 
@@ -367,8 +367,8 @@ def generate(
     """Continue one prompt as `LanguageModelling.predict` does; return the log and the continuation."""
     t = tokenizer
     with exact_no_grad(model):
-        limits = [config.max_new_tokens]
-        result = sample(
-            lm_decoder(model), [prompt], config, limits=limits, rows=[0], eos=t.eos_id, suppress_tokens=suppress_tokens
-        )[0]
-    return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(result, t)]), result
+        decoder, limits = ModelDecoder(model), [config.max_new_tokens]
+        found = sample(
+            decoder, [prompt], config, limits=limits, rows=[0], eos=t.eos_id, suppress_tokens=suppress_tokens
+        )
+    return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(found[0], t)]), found[0]

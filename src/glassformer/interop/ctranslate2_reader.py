@@ -28,8 +28,7 @@ from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import TOKENIZER
 from glassformer.runs.records import Origin
 from glassformer.tasks import task_of_kind
-from glassformer.text.special_tokens import NONE, SpecialTokens
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizer import NONE, SpecialTokens, Tokenizer
 from glassformer.utils.safe_read import LIMITS, check_types, read_json, read_text, sha256_regular
 
 CONFIG = "config.json"

@@ -16,8 +16,7 @@ from glassformer.interop.hf_writer import positions_of
 from glassformer.interop.names import rows, to_theirs
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.build import d_head_of
-from glassformer.text.special_tokens import SpecialTokens
-from glassformer.text.tokenizer import BOS, EOS, UNK
+from glassformer.text.tokenizer import BOS, EOS, UNK, SpecialTokens
 
 
 def write_ctranslate2(

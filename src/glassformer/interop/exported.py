@@ -205,13 +205,14 @@ class ExportedModel:
         facts, t, answers = self.facts, self.tokenizer, []
         several = [read_running(text) for text in texts]
         for read, found in zip(several, encoded_words(t, several, facts.max_len), strict=True):
-            ids = t.framed(found.ids[: t.room(facts.max_len)])
+            kept = found.ids[: t.room(facts.max_len)]
+            ids = t.framed(kept)
             shares = self._outputs(ids, found.surfaces, max(1, len(ids)), len(facts.labels))
             outputs = np.eye(len(facts.labels))[[0] * len(found.places)]
             at = np.array(found.places, np.int64)
             outputs[at >= 0] = shares[at[at >= 0]]
             answer = encoder_answer(facts.kind, read, outputs, facts.labels, self._decision)
-            answers.append(answer | found.mark(t, facts.max_len))
+            answers.append(answer | t.mark(kept, len(found.ids) > len(kept)))
         return answers
 
     def _filled(self, text: str, k: int) -> dict[str, Any]:
@@ -225,7 +226,7 @@ class ExportedModel:
                 logits = self._outputs(ids, words, len(ids), t.vocab_size)[masked]
                 guesses += masked_text.top_predictions(t, logits, k)
         answer = {"text": text, "filled": masked_text.filled(text, [g[0]["token"] for g in guesses])}
-        return answer | {"guesses": guesses} | masked_text.unknown_mark(t, all_ids)
+        return answer | {"guesses": guesses} | t.mark(all_ids)
 
     def _translate(self, texts: Sequence[str], decode: DecodeConfig) -> list[dict[str, Any]]:
         if decode.sample:
@@ -283,8 +284,6 @@ class ExportedModel:
                     if not ended and len(written[i]) < decode.max_new_tokens:
                         active.append(i)
         return [
-            {"prompt": text, "text": self.tokenizer.decode(ids)}
-            | ({"truncated": True} if len(prompt) > context else {})
-            | masked_text.unknown_mark(self.tokenizer, prompt)
+            {"prompt": text, "text": self.tokenizer.decode(ids)} | self.tokenizer.mark(prompt, len(prompt) > context)
             for text, prompt, ids in zip(texts, prompts, written, strict=True)
         ]

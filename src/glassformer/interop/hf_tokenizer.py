@@ -16,8 +16,7 @@ from glassformer.interop.source_folder import SourceFolder
 from glassformer.models import LanguageModel, MaskedLanguageModel
 from glassformer.models.encoder_models import TextEncoder
 from glassformer.runs.folder import TOKENIZER
-from glassformer.text.special_tokens import KEY, NONE, PAIRS, SIDES, SpecialTokens
-from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
+from glassformer.text.tokenizer import BOS, EOS, KEY, MASK, NONE, PAD, PAIRS, SIDES, UNK, SpecialTokens, Tokenizer
 
 ROLES = {
     "pad": ("pad_token", "[PAD]", "<pad>"),

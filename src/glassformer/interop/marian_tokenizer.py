@@ -11,9 +11,7 @@ from typing import Any
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.protobuf import fields
 from glassformer.interop.source_folder import SourceFolder
-from glassformer.text.paired_tokenizer import PairedTokenizer
-from glassformer.text.special_tokens import SIDES, SpecialTokens
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizer import SIDES, PairedTokenizer, SpecialTokens, Tokenizer
 
 MARIAN_FILES = VOCABULARY, *SIDE_FILES = "vocab.json", "source.spm", "target.spm"
 UNK, EOS, PAD = "<unk>", "</s>", "<pad>"

@@ -52,10 +52,12 @@ class Ensemble(nn.Module):
 
 
 def mean_logits(logits: Sequence[Float[Tensor, "... V"]]) -> Float[Tensor, "... V"]:
-    """Return the logarithm of the mean of several models' probabilities, which serves as logits.
+    """Return the logarithm of the mean of several models' probabilities, which serves as logits; of one its own.
 
     A single output is no choice among several: it is a number, whose mean is returned.
     """
+    if len(logits) == 1:
+        return logits[0].float()
     if logits[0].shape[-1] == 1:
         return torch.stack([each.float() for each in logits]).mean(dim=0)
     log_probs = torch.stack([each.float().log_softmax(dim=-1) for each in logits])

@@ -38,12 +38,6 @@ class LanguageModel(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T V"]:
         """Return logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
-        x = self.hidden_states(ids, cache)
-        weight = (self.embedding if self.output is None else self.output).weight
-        return step(self, "logits", F.linear(x, weight) if self.output is None else self.output(x), x, weight=weight)
-
-    def hidden_states(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T D"]:
-        """Return the final hidden states, which `forward` projects to the vocabulary."""
         positions = positions_of(ids.shape[1], cache, ids.device)
         n_keys = ids.shape[1] + (0 if cache is None else cache.length)
         mask = Mask.of(causal=(ids.shape[1], n_keys), device=ids.device)
@@ -52,7 +46,9 @@ class LanguageModel(nn.Module):
             seen = ids if cache is None else cache.append_ids(ids, self.ngrams.max_ngram - 1)
             more.append(self.ngrams(self.ngrams.batch_of(seen, ids.shape[1])))
         x = self.embedding(ids, positions, *more)
-        return self.decoder(x, mask, make_rotation(self.config, positions), cache)
+        x = self.decoder(x, mask, make_rotation(self.config, positions), cache)
+        weight = (self.embedding if self.output is None else self.output).weight
+        return step(self, "logits", F.linear(x, weight) if self.output is None else self.output(x), x, weight=weight)
 
     def new_cache(self) -> DecoderCache:
         """Return an empty cache for `forward`."""

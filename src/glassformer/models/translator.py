@@ -98,14 +98,9 @@ class Translator(nn.Module):
         if mask is None:
             n_keys = tgt_in.shape[1] + (0 if cache is None else cache.length)
             mask = Mask.of(causal=(tgt_in.shape[1], n_keys), device=tgt_in.device)
-        x = self.decoder(
-            self.tgt_embedding(tgt_in, positions),
-            mask,
-            make_rotation(self.config, positions),
-            cache,
-            memory=memory,
-            memory_mask=Mask.of(padding_mask=src_padding_mask),
-        )
+        rotation, memory_mask = make_rotation(self.config, positions), Mask.of(padding_mask=src_padding_mask)
+        x = self.tgt_embedding(tgt_in, positions)
+        x = self.decoder(x, mask, rotation, cache, memory=memory, memory_mask=memory_mask)
         weight, bias = (self.tgt_embedding if self.output is None else self.output).weight, self.output_bias
         logits = F.linear(x, weight) if self.output is None else self.output(x)
         logits = logits if bias is None else logits + bias

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -57,11 +57,6 @@ class Mask:
         past = causal_mask(*causal, device)[None, None]
         # Under a causal mask alone every query attends at least to itself.
         return Mask(past, is_causal=True, may_hide_all_keys=False) if padding is None else Mask(past & padding)
-
-    @cached_property
-    def additive(self) -> Float[Tensor, "#B #H #Q #K"]:
-        """Return the `additive_mask` in fp32, computed once for all layers."""
-        return additive_mask(self.allowed, torch.float32)
 
 
 def causal_mask(n_queries: int, n_keys: int, device: torch.device | str = "cpu") -> Bool[Tensor, "Q K"]:
@@ -149,7 +144,8 @@ def fused_attention(
     else:
         # Scaling q is cheaper than scaling the scores.
         scores = (q * scale) @ k.transpose(-2, -1)
-        weights = (scores if mask is None else scores + mask.additive.to(scores.dtype)).softmax(dim=-1)
+        scores = scores if mask is None else scores + additive_mask(mask.allowed, torch.float32).to(scores.dtype)
+        weights = scores.softmax(dim=-1)
         context = weights.to(v.dtype) @ v
     return zero_fully_masked(context, mask.allowed) if mask is not None and mask.may_hide_all_keys else context
 

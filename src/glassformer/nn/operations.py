@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from glassformer.nn.embeddings import Rotation, sinusoidal
 
@@ -242,46 +243,18 @@ def _unmasked(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores.masked_fill(~(mask[:, None] if mask.dim() == 3 and scores.dim() == 4 else mask), -torch.inf)
 
 
-def _column(mask: Tensor | None, x: Tensor) -> Tensor:
-    """Return 1 for each row of x that takes part and 0 for others, (R, 1), of a mask (1, R)."""
-    return torch.ones_like(x[..., :1]) if mask is None else mask.to(x.dtype).mT
-
-
 def _down_max(x: Tensor, real: Tensor) -> Tensor:
     """Return the largest of each column among the rows that take part; 0 where none does."""
     return x.masked_fill(real == 0, torch.finfo(x.dtype).min).amax(dim=-2) * (real.sum(dim=-2) > 0)
-
-
-def _turned(x: Tensor) -> Tensor:
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([-second, first], dim=-1)
 
 
 def _rotation(base: float, first: int, rows: int, columns: int) -> Rotation:
     return Rotation.at(torch.arange(first, first + rows)[None], columns, base)
 
 
-def _placed(g: Tensor, first: int, rows: int) -> Tensor:
-    table = g.new_zeros(rows, g.shape[-1])
-    table[first : first + g.shape[-2]] = g
-    return table
-
-
-def _scatter(ids: Tensor, g: Tensor, rows: int) -> Tensor:
-    return g.new_zeros(rows, g.shape[-1]).index_add_(0, ids.flatten(), _flat(g))
-
-
 def _shares(labels: list[int | None]) -> Tensor:
     there = torch.tensor([label is not None for label in labels]).double()
     return there / there.sum()
-
-
-def _at_first(x: Tensor) -> Tensor:
-    return torch.arange(x.shape[-2], device=x.device)[:, None].eq(0).to(x.dtype)
-
-
-def _phi(x: Tensor) -> Tensor:
-    return (-x.square() / 2).exp() / math.sqrt(2 * math.pi)
 
 
 WORDS: dict[str, Callable[..., Any]] = {
@@ -305,7 +278,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "tanh": torch.tanh,
     "sigmoid": torch.sigmoid,
     "Phi": lambda x: (1 + torch.erf(x / math.sqrt(2))) / 2,  # the standard normal distribution
-    "phi": _phi,  # its density
+    "phi": lambda x: (-x.square() / 2).exp() / math.sqrt(2 * math.pi),  # its density
     "max0": lambda x: x.clamp(min=0),
     "positive": lambda x: (x > 0).to(x.dtype),
     "atleast1": lambda x: x.clamp(min=1),
@@ -313,21 +286,24 @@ WORDS: dict[str, Callable[..., Any]] = {
     "equal": lambda a, b: (a == b).to(a.dtype),
     "used": lambda ids: (ids > 0)[..., None].float(),  # row 0 of a table stands for none
     "gather": lambda table, ids: table[ids],
-    "scatter": _scatter,  # a table of so many rows, to each of which the g of its ids is added
+    # a table of so many rows, to each of which the g of its ids is added
+    "scatter": lambda ids, g, rows: g.new_zeros(rows, g.shape[-1]).index_add_(0, ids.flatten(), _flat(g)),
     "rows_from": lambda table, first, rows: table[first : first + rows],
-    "placed": _placed,  # g as rows of a table of zeros, from `first` on
+    # g as rows of a table of zeros, from `first` on
+    "placed": lambda g, first, rows: F.pad(g, (0, 0, first, rows - first - g.shape[-2])),
     "row": lambda x: x[..., None, :],
     "split": lambda x, heads: x.unflatten(-1, (heads, -1)).transpose(-2, -3),
     "join": lambda x: x.transpose(-2, -3).flatten(-2),
-    "turned": _turned,  # (-x₂, x₁) of the two halves of a row
+    "turned": lambda x: torch.cat([-x.chunk(2, dim=-1)[1], x.chunk(2, dim=-1)[0]], dim=-1),  # (-x₂, x₁) of its halves
     "cosines": lambda *angle: _rotation(*angle).cos[0],
     "sines": lambda *angle: _rotation(*angle).sin[0],
     "waves": lambda first, rows, columns: sinusoidal(first + rows, columns)[first:],
     "unmasked": _unmasked,
     "peak_of": lambda x: x.amax(dim=-1, keepdim=True).clamp(min=torch.finfo(x.dtype).min),  # finite, also of -∞
-    "column": _column,
+    # 1 for each row of x that takes part and 0 for others, (R, 1), of a mask (1, R)
+    "column": lambda mask, x: torch.ones_like(x[..., :1]) if mask is None else mask.to(x.dtype).mT,
     "down_max": _down_max,
-    "at_first": _at_first,  # 1 in the first row
+    "at_first": lambda x: torch.arange(x.shape[-2], device=x.device)[:, None].eq(0).to(x.dtype),  # 1 in the first row
     "beside": lambda a, b: torch.cat([a, b], dim=-1),
     "left": lambda x: x.chunk(2, dim=-1)[0],
     "right": lambda x: x.chunk(2, dim=-1)[1],

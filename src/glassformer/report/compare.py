@@ -12,8 +12,7 @@ from typing import Any
 
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
-from glassformer.evaluate.scoring import paired
-from glassformer.evaluate.significance import CHANCE
+from glassformer.evaluate.scoring import CHANCE, paired
 from glassformer.report.run_record import RunRecord, load_run_record, readable_records
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import Evaluation

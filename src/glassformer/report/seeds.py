@@ -39,15 +39,6 @@ class SeedsRecord:
         return max(scored, key=lambda run: sign * (run.kept_score or 0.0))
 
     @property
-    def missing(self) -> list[int]:
-        there = {run.config.train.seed for run in self.runs}
-        return [seed for seed in self.seeds if seed not in there]
-
-    @property
-    def complete(self) -> bool:
-        return all(SeedsFolder(self.path).run(seed).read_divergence() is not None for seed in self.missing)
-
-    @property
     def ensemble(self) -> Score | None:
         return None if self.evaluation is None else self.runs[0].task_report.score(self.evaluation)
 
@@ -65,30 +56,28 @@ def summary_stats(values: Sequence[float]) -> JsonObject:
 
 
 def write_seeds_report(folder: SeedsFolder) -> SeedsRecord:
-    """Write report.json of a seeds folder, and return what it says.
+    """Write report.json of a seeds folder, and return what it was made from.
+
+    It holds of the scores on `split` their mean and spread; `best` is a folder's name, None while seeds that may still
+    be trained are missing.
 
     Raises:
         CheckpointError: no seed was scored, or a file is damaged.
     """
     facts = load_seeds(folder)
     with readable_records(folder.path):
-        report = seeds_report(facts)
+        first, ensemble, there = facts.runs[0], facts.ensemble, {run.config.train.seed for run in facts.runs}
+        missing = [seed for seed in facts.seeds if seed not in there]
+        open_ones = [seed for seed in missing if folder.run(seed).read_divergence() is None]
+        scores = [value for run in facts.runs if (value := run.score.value) is not None]
+        of_all = ensemble and {"metric": ensemble.metric.name, "value": ensemble.value, "ci95": ensemble.interval}
+        report = {
+            "missing": missing,
+            "best": None if open_ones else facts.best.path.name,
+            "split": first.evaluation and first.evaluation.split,
+            "score": {"metric": first.score.metric.name, **summary_stats(scores)} if scores else None,
+            "ensemble": of_all,
+            "runs": [{"run": run.path.name, "valid": run.kept_score, "score": run.score.value} for run in facts.runs],
+        }
     write_json(folder.report, report)
     return facts
-
-
-def seeds_report(facts: SeedsRecord) -> JsonObject:
-    """Return the report as data: of the scores on `split` their mean and spread.
-
-    `best` is a folder's name, None while seeds that may still be trained are missing.
-    """
-    first, ensemble = facts.runs[0], facts.ensemble
-    scores = [value for run in facts.runs if (value := run.score.value) is not None]
-    return {
-        "missing": facts.missing,
-        "best": facts.best.path.name if facts.complete else None,
-        "split": first.evaluation and first.evaluation.split,
-        "score": {"metric": first.score.metric.name, **summary_stats(scores)} if scores else None,
-        "ensemble": ensemble and {"metric": ensemble.metric.name, "value": ensemble.value, "ci95": ensemble.interval},
-        "runs": [{"run": run.path.name, "valid": run.kept_score, "score": run.score.value} for run in facts.runs],
-    }

@@ -59,14 +59,9 @@ def headline(facts: RunRecord) -> str:
     return f"{metric.title} on the {evaluation.split} split: **{metric.write(value)}**{spread}, over {over}."
 
 
-def cautions(facts: RunRecord) -> list[str]:
-    """Return what a reader must know before believing the score, of the data and of the evaluation, as quotations."""
-    found = map(str, [*facts.data.findings, *of_scores(facts)])
-    return [quoted(f"**Mind:** {text[0].upper()}{text[1:]}.") for text in found]
-
-
 def opening(facts: RunRecord) -> list[str]:
     """Return what report and card begin with: the data, the score, the model and what makes the score doubtful."""
+    cautions = map(str, [*facts.data.findings, *of_scores(facts)])
     device = facts.env.get("device_name") or facts.env.get("device")
     on = f" on {cell_text(device)}" if device else ""
     return [
@@ -74,7 +69,7 @@ def opening(facts: RunRecord) -> list[str]:
         f"A {facts.task_report.model_name} trained on {dataset(facts)}{on}. {headline(facts)}",
         f"*{model(facts)}*",
         *([quoted(facts.config.note)] if facts.config.note else []),
-        *cautions(facts),
+        *(quoted(f"**Mind:** {text[0].upper()}{text[1:]}.") for text in cautions),
     ]
 
 

@@ -34,7 +34,7 @@ from glassformer.tasks.base import Task, register
 from glassformer.tasks.heads import HEADS, Head, Known, count_tags, scale_of
 from glassformer.tasks.probe import fit_layer
 from glassformer.tasks.settings import suggest_for_texts, suggest_for_words
-from glassformer.text.answers import cut_message, encode, encoder_answer, unknown_mark
+from glassformer.text.answers import cut_message, encoder_answer
 from glassformer.text.pairs import PairTokenizer, split_pairs
 from glassformer.text.tags import are_plain
 from glassformer.text.tokenizer import Tokenizer
@@ -124,13 +124,12 @@ class EncoderTask(Task):
             writer.add_surfaces(t.truncate(found.ids, text.max_len, text.truncate, found.surfaces))
             if target is not None:
                 target.append([*found.places, *(rows[number] if rows else [0] * len(found.places))])
-            cut = {"truncated": True} if len(found.ids) > t.room(text.max_len) else {}
-            yield cut | unknown_mark(t, kept)
+            yield t.mark(kept, len(found.ids) > t.room(text.max_len))
 
     def _encoded(self, texts: Sequence[str], read: Callable[[str], ReadText]) -> Iterable[EncodedWords]:
         if self.head.per_word:
             return encoded_words(self.tokenizer, map(read, texts), self.config.text.max_len)
-        return (EncodedWords(ids, surfaces, []) for ids, surfaces in encode(self.tokenizer, texts))
+        return (EncodedWords(ids, surfaces, []) for ids, surfaces in self.tokenizer.read(texts))
 
     def truth(self, corpus: EncodedCorpus, index: Sequence[int] | np.ndarray | None = None) -> Any:
         """Return what is true of texts, of all by default, as the head's `array`."""

@@ -27,15 +27,8 @@ from glassformer.data.datasets.tagged import TAGS, WORDS
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
-from glassformer.evaluate import scores
-from glassformer.evaluate.baselines import (
-    Baselines,
-    Known,
-    class_baselines,
-    label_baselines,
-    number_baselines,
-    tag_baselines,
-)
+from glassformer.evaluate import baselines, scores
+from glassformer.evaluate.baselines import Baselines, Known
 from glassformer.evaluate.metrics import Metric
 from glassformer.evaluate.scoring import Predictions, Scoring, f1, ratio, share
 from glassformer.models.encoder_models import TextClassifier, TextEmbedder, TokenClassifier
@@ -118,7 +111,8 @@ class Head:
     def names(self, answers: Sequence[str], source: object) -> list[str]:
         """Return the names of the outputs in order, from the answers of training; fewer than two are a DataError."""
         found = {part for answer in answers for part in self.parts(answer)}
-        names = tag_names(found) if self.per_word else class_names(found)
+        as_numbers = all(map(WHOLE_NUMBER.fullmatch, found))
+        names = tag_names(found) if self.per_word else sorted(sorted(found), key=int if as_numbers else str)
         if len(names) < 2:
             message = f"{source}: two or more {self.unit}s are needed, found {names}"
             raise DataError(message, "choose the column with --label-column")
@@ -162,11 +156,6 @@ class Head:
                         diagnostics.error(Path(part.source), line, "label", what)
         if not (self.unit or diagnostics.n_issues) and (train := parts.get("train")):
             diagnostics.noted(scale_of, train)
-
-
-def class_names(labels: set[str]) -> list[str]:
-    """Return the classes sorted; as numbers if all of them are."""
-    return sorted(sorted(labels), key=int if all(map(WHOLE_NUMBER.fullmatch, labels)) else str)
 
 
 def count_tags(split: Split) -> dict[str, int]:
@@ -225,26 +214,6 @@ def tables(evaluation: Evaluation) -> list[str]:
     return written
 
 
-def counts_of_labels(predictions: Predictions) -> np.ndarray:
-    """Return of each text how many labels are rightly answered, wrongly answered, and missed, (N, 3)."""
-    return scores.set_counts([({*row["truth"]}, {*row["labels"]}) for row in predictions])
-
-
-def counts_of_numbers(predictions: Predictions) -> np.ndarray:
-    """Return of each text its absolute error and 1, (N, 2)."""
-    return np.array([(abs(float(row["number"]) - float(row["truth"])), 1) for row in predictions], float)
-
-
-def counts_of_spans(predictions: Predictions) -> np.ndarray:
-    """Return of each sentence the counts of spans and of tags, (N, 5)."""
-    return scores.tag_counts(*([str(row[key]).split() for row in predictions] for key in ("truth", "tags")))
-
-
-MICRO_F1 = Scoring("micro_f1", counts_of_labels, f1, unit="texts")
-MAE = Scoring("mae", counts_of_numbers, ratio, unit="texts")
-SPAN_F1 = Scoring("span_f1", counts_of_spans, f1, unit="sentences")
-TAG_ACCURACY = Scoring("tag_accuracy", lambda rows: counts_of_spans(rows)[:, 3:], share, unit="sentences")
-
 BASELINES = {
     "majority": "majority class",
     "frequent": "most frequent answer",
@@ -281,12 +250,17 @@ CLASSIFY = Head(
     scored=lambda truth, p, names, decision: (
         scores.class_scores(truth, p, names) | scores.calibrated_scores(truth, p, decision.temperature)
     ),
-    baselines=lambda train, test, p, names, decision: class_baselines(train, test),
+    baselines=lambda train, test, p, names, decision: baselines.class_baselines(train, test),
     decided=temperature,
 )
 
 
 # --- several labels --------------------------------------------------------------------------------------------
+
+
+MICRO_F1 = Scoring(
+    "micro_f1", lambda rows: scores.set_counts([({*row["truth"]}, {*row["labels"]}) for row in rows]), f1, unit="texts"
+)
 
 
 def _multi_hot(rows: Sequence[Any], n_names: int) -> np.ndarray:
@@ -332,7 +306,7 @@ MULTILABEL = Head(
     true=labels_of,
     validated=_validated_labels,
     scored=lambda truth, p, names, decision: scores.label_scores(truth, p, decision.answered(p), names),
-    baselines=lambda train, test, p, names, decision: label_baselines(train, test),
+    baselines=lambda train, test, p, names, decision: baselines.label_baselines(train, test),
     decided=lambda truth, p: {"thresholds": scores.choose_thresholds(truth, p)},
     begin=_begin_labels,
 )
@@ -341,6 +315,12 @@ MULTILABEL = Head(
 # --- a number --------------------------------------------------------------------------------------------------
 
 
+def _errors(predictions: Predictions) -> np.ndarray:
+    """Return of each text its absolute error and 1, (N, 2)."""
+    return np.array([(abs(float(row["number"]) - float(row["truth"])), 1) for row in predictions], float)
+
+
+MAE = Scoring("mae", _errors, ratio, unit="texts")
 UNIT = "in the unit of the numbers, lower is better"
 _three_places = "{:.3f}".format
 
@@ -384,12 +364,21 @@ REGRESS = Head(
     true=float,
     validated=lambda truth, numbers, names: {"mae": float(np.abs(truth - numbers).mean()) if len(truth) else 0.0},
     scored=lambda truth, numbers, names, decision: scores.number_scores(truth, numbers),
-    baselines=lambda train, test, *_: number_baselines(train, test),
+    baselines=lambda train, test, *_: baselines.number_baselines(train, test),
     begin=_begin_number,
 )
 
 
 # --- tags ------------------------------------------------------------------------------------------------------
+
+
+def _counts_of_spans(predictions: Predictions) -> np.ndarray:
+    """Return of each sentence the counts of spans and of tags, (N, 5)."""
+    return scores.tag_counts(*([str(row[key]).split() for row in predictions] for key in ("truth", "tags")))
+
+
+SPAN_F1 = Scoring("span_f1", _counts_of_spans, f1, unit="sentences")
+TAG_ACCURACY = Scoring("tag_accuracy", lambda rows: _counts_of_spans(rows)[:, 3:], share, unit="sentences")
 
 
 def _sentences(numbers: Sequence[np.ndarray], names: Names) -> list[list[str]]:
@@ -405,7 +394,8 @@ def _validated_tags(truth: Any, p: Any, names: Names) -> dict[str, float]:
 
 def _tag_baselines(train: Known, test: Known, p: Any, names: Names, decision: Decision) -> Baselines:
     words, more = ([text.split() for text in each.texts] for each in (train, test))
-    return tag_baselines(words, _sentences(train.truth, names), more, _sentences(test.truth, names), are_plain(names))
+    truth, of_test = _sentences(train.truth, names), _sentences(test.truth, names)
+    return baselines.tag_baselines(words, truth, more, of_test, are_plain(names))
 
 
 TAG = Head(

@@ -32,7 +32,6 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.base import EVALUATION_TOKENS, OF_LABELS, PARALLEL_FILES, WORD_VOCAB_SIZE, Task, register
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.answers import unknown_mark
 from glassformer.text.backends import SPECIAL_TOKENS
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import fenced
@@ -75,11 +74,6 @@ def token_starts(tokenizer: Tokenizer, documents: Sequence[str]) -> np.ndarray:
     return np.array(starts, np.int64)
 
 
-def continuation_examples(examples: Sequence[JsonObject]) -> str:
-    """Return prompts with what was written after them."""
-    return "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples)
-
-
 def block_counts(predictions: Predictions) -> np.ndarray:
     """Return the bits of each block of the text and its characters, (N, 2)."""
     return np.array([(float(row["nats"]) / math.log(2), float(row["chars"])) for row in predictions])
@@ -97,7 +91,7 @@ REPORT = TaskReport(
     table_metrics=("bits_per_char", "nats_per_char", "bits_per_byte", "nats_per_token", "perplexity"),
     limits="It continues text in the manner of its training text. It knows no facts and follows no instructions.",
     comparison_keys=("chars", "nats"),
-    example_table=continuation_examples,
+    example_table=lambda examples: "\n\n".join(fenced(f"{e['prompt']}{e['text']}") for e in examples),
     scored=lambda scores: BITS,
 )
 
@@ -208,6 +202,5 @@ class LanguageModelling(Task):
         written = generate_ids(cast("LanguageModel | Ensemble", model), prompts, decode, **options)
         answers = []
         for text, prompt, ids in zip(texts, prompts, written, strict=True):
-            cut = {"truncated": True} if len(prompt) > context else {}
-            answers.append({"prompt": text, "text": t.decode(ids)} | cut | unknown_mark(t, prompt))
+            answers.append({"prompt": text, "text": t.decode(ids)} | t.mark(prompt, len(prompt) > context))
         return answers

@@ -128,8 +128,7 @@ class Pretrain(Task):
         A text longer than `max_len` gives several sequences, since nothing is truncated. Texts without a token to
         predict are skipped and counted.
         """
-        t = self.tokenizer
-        self._write(writer, (found for chunk in writer.chunks(split) for found in masked_text.encode(t, chunk.text)))
+        self._write(writer, (found for chunk in writer.chunks(split) for found in self.tokenizer.read(chunk.text)))
 
     def _write(self, writer: CorpusWriter, encoded: Iterable[tuple[list[int], list[str]]]) -> None:
         """Write the windows of encoded texts that hold a token to predict, or one that is masked already."""
@@ -213,7 +212,7 @@ class Pretrain(Task):
             guesses = self._guesses(model, ids, words, decode.top_k or masked_text.N_PREDICTIONS)
             filled = masked_text.filled(text, [guess[0]["token"] for guess in guesses])
             answer = {"text": text, "filled": filled, "guesses": guesses}
-            answers.append(answer | masked_text.unknown_mark(self.tokenizer, ids))
+            answers.append(answer | self.tokenizer.mark(ids))
         return answers
 
     def _guesses(self, model: nn.Module, ids: list[int], words: list[str], k: int) -> list[list[JsonObject]]:

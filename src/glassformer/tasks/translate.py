@@ -23,7 +23,6 @@ from glassformer.data.splits import Split, TextData
 from glassformer.decode.search import Hypothesis, Special
 from glassformer.decode.translate import translate_ids
 from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
-from glassformer.evaluate.scoring import Scoring
 from glassformer.evaluate.translation import bleu_scoring, headline_of, score
 from glassformer.models import Translator
 from glassformer.models.build import decoder_flops, encoder_flops
@@ -57,11 +56,6 @@ def how_decoded(evaluation: Evaluation) -> list[str]:
     return [f"Decoding: {how}. sacreBLEU signatures: {', '.join(signatures)}."] if signatures else []
 
 
-def score_translations(scores: JsonObject) -> Scoring | None:
-    """Return what BLEU counts, by the tokenizer that the evaluation used; None where exact matches are the headline."""
-    return bleu_scoring(scores.get("bleu_signature", "")) if scores.get("headline", "bleu") == "bleu" else None
-
-
 REPORT = TaskReport(
     model_name="translator",
     unit="sentences",
@@ -69,7 +63,8 @@ REPORT = TaskReport(
     limits="It translates sentences of the kind it was trained on. Others may come out fluent and wrong.",
     comparison_keys=("reference", "translation"),
     details=how_decoded,
-    scored=score_translations,
+    # BLEU by the tokenizer that the evaluation used; None where exact matches are the headline.
+    scored=lambda s: bleu_scoring(s.get("bleu_signature", "")) if s.get("headline", "bleu") == "bleu" else None,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,6 @@ PREDICTED_TOGETHER = 256
 """Texts of a stream that are predicted at a time."""
 
 
-def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterable[tuple[list[int], list[str]]]:
-    """Yield the ids of each text, and the surface form of each token; "" if the tokenizer has no n-grams."""
-    if tokenizer.ngrams:
-        return tokenizer.encode_with_surfaces(texts)
-    return ((ids, [""] * len(ids)) for ids in tokenizer.encode_batch(texts))
-
-
 def parts(tokenizer: Tokenizer, text: str) -> list[tuple[int, str]]:
     """Return the parts of a text before, between and after its [MASK] as they are encoded, and their offsets."""
     found, start = [], 0
@@ -44,7 +37,7 @@ def parts(tokenizer: Tokenizer, text: str) -> list[tuple[int, str]]:
 
 def encode_masked(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[str]]:
     """Return the ids and the surface forms of a text in which [MASK] stands for a token."""
-    (ids, words), *rest = encode(tokenizer, [part for _, part in parts(tokenizer, text)])
+    (ids, words), *rest = tokenizer.read([part for _, part in parts(tokenizer, text)])
     for more_ids, more_words in rest:
         ids, words = [*ids, tokenizer.mask_id, *more_ids], [*words, "", *more_words]
     return ids, words
@@ -79,11 +72,6 @@ def top_predictions(tokenizer: Tokenizer, logits: np.ndarray, k: int) -> list[li
         [{"token": written(tokenizer, int(ids[i])), "probability": float(row[i])} for i in tokens]
         for row, tokens in zip(p, best, strict=True)
     ]
-
-
-def unknown_mark(tokenizer: Tokenizer, ids: Sequence[int]) -> dict[str, int]:
-    """Return what an answer says of a text with tokens that the vocabulary lacks."""
-    return {"unknown": n} if (n := tokenizer.n_unknown(ids)) else {}
 
 
 def warn_without_mask(texts: Sequence[str]) -> None:

@@ -66,27 +66,17 @@ def train_backend(texts: Sequence[str], config: TextConfig, extra_tokens: tuple[
         raise DataError("there is no text to train the tokenizer on", "check that the training texts are not empty")
     size, mark_start = config.vocab_size - len(extra_tokens), config.tokenizer == "bpe" and not extra_tokens
     parts = list(_parts(texts, extra_tokens, mark_start))
-    match config.tokenizer:
-        case "word":
-            backend = _train_word(parts, config, size)
-        case "char":
-            backend = _train_char(parts, config)
-        case "byte-bpe":
-            backend = _train_byte_bpe(parts, config, size)
-        case "bpe":
-            backend = _train_bpe(parts, config, size, mark_start)
-        case "imported":
-            message = "text.tokenizer imported is that of a pretrained model, and none is named"
-            raise UsageError(message, "add --init-from with a folder that glassformer import wrote")
-        case other:
-            raise UsageError(f'text.tokenizer "{other}" is not one of word, char, byte-bpe, bpe')
+    if config.tokenizer == "imported":
+        message = "text.tokenizer imported is that of a pretrained model, and none is named"
+        raise UsageError(message, "add --init-from with a folder that glassformer import wrote")
+    kinds = {"word": _train_word, "char": _train_char, "byte-bpe": _train_byte_bpe, "bpe": _train_bpe}
+    backend = kinds[config.tokenizer](parts, config, size, mark_start)
     backend.add_tokens([AddedToken(token, normalized=False, special=False) for token in extra_tokens])
     n_tokens = backend.get_vocab_size(with_added_tokens=True)
     if config.tokenizer != "char" and n_tokens > config.vocab_size:
-        raise UsageError(
-            f"text.vocab_size {config.vocab_size} is less than the {n_tokens} tokens that the alphabet alone needs",
-            hint="raise --text.vocab-size: every subword vocabulary holds 5 special tokens and 256 bytes",
-        )
+        hint = "raise --text.vocab-size: every subword vocabulary holds 5 special tokens and 256 bytes"
+        what = f"text.vocab_size {config.vocab_size} is less than the {n_tokens} tokens that the alphabet alone needs"
+        raise UsageError(what, hint)
     return backend
 
 
@@ -113,7 +103,7 @@ def readable_bytes(token: str) -> str:
         return f"<{raw.hex().upper()}>"
 
 
-def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
+def _train_word(texts: Iterable[str], config: TextConfig, size: int, *_: bool) -> tokenizers.Tokenizer:
     """Train on the most frequent words and punctuation marks; the line breaks of HTML reviews count as spaces."""
     backend = tokenizers.Tokenizer(models.WordLevel({token: i for i, token in enumerate(SPECIAL_TOKENS)}, UNK))
     backend.normalizer = normalizers.Sequence([normalizers.Replace(Regex(BREAKS), " "), *_lowercase(config)])
@@ -125,7 +115,7 @@ def _train_word(texts: Iterable[str], config: TextConfig, size: int) -> tokenize
     return backend
 
 
-def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenizer:
+def _train_char(texts: Iterable[str], config: TextConfig, *_: int) -> tokenizers.Tokenizer:
     """Train on every character of the texts, in the order of Unicode."""
     alphabet = {character for text in texts for character in (text.lower() if config.lowercase else text)}
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *sorted(alphabet)])}
@@ -137,7 +127,7 @@ def _train_char(texts: Iterable[str], config: TextConfig) -> tokenizers.Tokenize
     return backend
 
 
-def _train_byte_bpe(texts: Sequence[str], config: TextConfig, size: int) -> tokenizers.Tokenizer:
+def _train_byte_bpe(texts: Sequence[str], config: TextConfig, size: int, *_: bool) -> tokenizers.Tokenizer:
     """Train merges over bytes, as in GPT-2: every text can be encoded, nothing is unknown."""
     backend = tokenizers.Tokenizer(models.BPE())
     backend.normalizer = normalizers.Sequence(_lowercase(config))

@@ -37,21 +37,11 @@ def truncate(ids: list[Any], max_len: int, keep: str) -> list[Any]:
 
 
 class CutText(NamedTuple):
-    """What is kept of a text, and whether there was more; surface forms where the tokenizer has n-grams.
-
-    `n_unknown` counts the kept tokens that the vocabulary lacks.
-    """
+    """What is kept of a text, with surface forms, and what an answer says of it: that there was more."""
 
     ids: list[int]
     surfaces: list[str]
-    was_cut: bool
-    n_unknown: int = 0
-
-    @property
-    def mark(self) -> dict[str, bool | int]:
-        """Return what an answer says of a text that was cut, or that holds unknown tokens."""
-        cut: dict[str, bool | int] = {"truncated": True} if self.was_cut else {}
-        return cut | ({"unknown": self.n_unknown} if self.n_unknown else {})
+    mark: dict[str, bool | int]
 
 
 READ_BYTES = 1 << 16
@@ -82,25 +72,24 @@ class ArrivingLines:
             *lines, rest = (rest + data).split(b"\n")
             if not data:  # the end: the last line may have no line feed
                 lines = [rest] if rest else []
-            for start in range(0, len(lines), most):
-                yield from self._decoded(lines[start : start + most], number + start)
-            number += len(lines)
+            texts = list[str]()
+            for line in lines:
+                number += 1
+                line = line.removesuffix(b"\r").removeprefix(b"\xef\xbb\xbf" if number == 1 else b"")
+                try:
+                    texts.append(line.decode("utf-8"))
+                except UnicodeDecodeError as error:
+                    if texts:
+                        yield texts
+                    where = f"{self._name}:{number}: expected UTF-8, found byte 0x{line[error.start]:02x}"
+                    raise DataError(where, "convert the file to UTF-8 first, for instance with iconv") from error
+                if len(texts) == most:
+                    yield texts
+                    texts = []
+            if texts:
+                yield texts
             if not data:
                 return
-
-    def _decoded(self, lines: list[bytes], before: int) -> Iterator[list[str]]:
-        """Yield the text of lines behind `before` others, together."""
-        texts = list[str]()
-        for number, line in enumerate(lines, before + 1):
-            line = line.removesuffix(b"\r")
-            try:
-                texts.append((line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).decode("utf-8"))
-            except UnicodeDecodeError as error:
-                if texts:
-                    yield texts
-                where = f"{self._name}:{number}: expected UTF-8, found byte 0x{line[error.start]:02x}"
-                raise DataError(where, "convert the file to UTF-8 first, for instance with iconv") from error
-        yield texts
 
 
 def chunks_of(lines: Iterable[str], most: int) -> Iterator[list[str]]:

@@ -7,14 +7,13 @@ is found in no text: [SEP] in BERT, `</s></s>` in RoBERTa, [EOS] in a tokenizer 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeAlias
 
 from glassformer.errors import DataError, UsageError
 from glassformer.text.long_text import ArrivingLines, truncate
-from glassformer.text.special_tokens import PAIRS
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizer import PAIRS, Span, Tokenizer
 
 SEPARATOR = "[SEP]"
 """What stands between the two texts of a pair that is written as one text."""
@@ -74,8 +73,10 @@ def given_texts(tokenizer: Tokenizer, texts: Any, several: bool = False) -> Any:
         return isinstance(given, tuple) and [*map(type, given)] == [str, str]
 
     def one(given: Any, number: int = 1) -> str:
+        if is_pair(given) and not tokenizer.separator:
+            raise UsageError("this model reads one text, and a second one was given", "leave it out")
         if is_pair(given):
-            return tokenizer.pair(*given)
+            return join_pair(*given)
         if not isinstance(given, str):
             raise DataError(f"text {number} is of type {type(given).__name__}, not a string", hint)
         return given
@@ -113,14 +114,15 @@ class PairTokenizer(Tokenizer):
         pairs.separator = end * 2 if tokenizer.special and tokenizer.tokens(end) == [DOUBLED] else list(end)
         return pairs
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        encoded = iter(super().encode_batch(split_pairs(texts)))
-        return [[*first, *self.separator, *second] for first, second in zip(encoded, encoded, strict=True)]
-
-    def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
-        encoded = super().encode_with_surfaces(split_pairs(texts))
-        for (first, words), (second, more) in zip(encoded, encoded, strict=True):
-            yield [*first, *self.separator, *second], [*words, *[""] * len(self.separator), *more]
+    def encode_with_offsets(self, texts: Sequence[str], offsets: bool = True) -> list[tuple[list[int], list[Span]]]:
+        pairs, found = split_pairs(texts), []
+        each = super().encode_with_offsets(pairs, offsets)
+        for text, second, (ids, spans), (more, after) in zip(texts, pairs[1::2], each[::2], each[1::2], strict=True):
+            at, start = text.index(SEPARATOR), len(text) - len(second)
+            between = [(at, at + len(SEPARATOR))] * len(self.separator)
+            spans = [*spans, *between, *((start + a, start + b) for a, b in after)] if offsets else []
+            found.append(([*ids, *self.separator, *more], spans))
+        return found
 
     def truncate(self, ids: list[int], max_len: int, keep: str, values: list[Any] | None = None) -> list[Any]:
         """Cut the longer text of a pair until both fit, as BERT does: neither is cut below half of the room.
@@ -139,15 +141,6 @@ class PairTokenizer(Tokenizer):
         n_first = min(at, max(room - n_second, room - room // 2))
         first, second = truncate(values[:at], n_first, keep), truncate(values[at + n :], room - n_first, keep)
         return [*first, *values[at : at + n], *second]
-
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        first, second = split_pair(text)
-        at, start = text.index(SEPARATOR), len(text) - len(second)
-        between = [(at, at + len(SEPARATOR))] * len(self.separator)
-        return [*super().offsets(first), *between, *((start + a, start + b) for a, b in super().offsets(second))]
-
-    def pair(self, first: str, second: str) -> str:
-        return join_pair(first, second)
 
     def text_fields(self, text: str) -> dict[str, str]:
         return dict(zip(("text", "pair"), split_pair(text), strict=True))

@@ -3,6 +3,9 @@
 A tokenizer is trained on the training split alone and lives in one `tokenizer.json`, from which everything,
 its kind included, is restored. How each kind cuts text is in `backends.py`; [BOS] and [EOS] are put around
 sequences where batches are made, not here.
+
+What the library cannot follow in a file is one kind of error, and ids are checked. Padding and truncation that a file
+sets by itself are cleared, and so are the tokens that it puts around a text: those are kept as ids (`SpecialTokens`).
 """
 
 from __future__ import annotations
@@ -11,14 +14,17 @@ import hashlib
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tokenizers
+from msgspec import Meta
 
 from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
@@ -26,12 +32,152 @@ from glassformer.text import backends
 from glassformer.text.backends import BOS, EOS, MASK, PAD, SPECIAL_TOKENS, UNK
 from glassformer.text.long_text import CutText, truncate
 from glassformer.text.ngrams import NgramVocabulary, common_bigrams, surface_forms
-from glassformer.text.special_tokens import KEY, PAIRS, SIDES, SPELLING, SpecialTokens, Spelling
-from glassformer.text.tokenizer_file import check_ids, encoded, read_backend
 from glassformer.utils import safe_read
-from glassformer.utils.safe_read import LIMITS
+from glassformer.utils.safe_read import LIMITS, from_json
 
 __all__ = ["BOS", "EOS", "MASK", "PAD", "SPECIAL_TOKENS", "UNK", "Tokenizer"]
+
+KEY = "glassformer"
+"""The key of the special tokens in the `tokenizer.json` of an imported model; the library never sees it."""
+SIDES = "sides"
+"""The key of the tokenizers of source and target in the `tokenizer.json` of a translator that has two."""
+PAIRS = "pairs"
+"""The key that says, in the `tokenizer.json` of a run, that each text is a pair of texts."""
+SPELLING = "spelling"
+"""The key of n-grams and pairs of words in the model of a `tokenizer.json` that has some; the library ignores it."""
+NONE = -1
+"""The id of a role that no token has; it is never the id of a token."""
+MOST_IDS = 10_000_000
+Around = Annotated[tuple[int, ...], Meta(max_length=8)]
+"""Ids before or after a text."""
+ROLES = ("pad", "unk", "bos", "eos", "mask")
+Span = tuple[int, int]
+"""Characters of a text, from the first to before the second."""
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The ids of special tokens by role; two roles may share one.
+
+    Attributes:
+        n_ids: number of ids, which is the number of rows of the embedding; some may have no token.
+        pad: fills a batch. Without one some other token does, since what fills is masked.
+        unk: stands for what has no token; `NONE` where there is nothing unknown.
+        bos: begins a text, or a translation.
+        eos: ends a text, a document or a translation.
+        mask: stands for a token to predict.
+        prefix: ids before each text, such as [CLS] in BERT.
+        suffix: ids after each text, such as [SEP] in BERT.
+    """
+
+    n_ids: Annotated[int, Meta(ge=1, le=MOST_IDS)]
+    pad: int = NONE
+    unk: int = NONE
+    bos: int = NONE
+    eos: int = NONE
+    mask: int = NONE
+    prefix: Around = ()
+    suffix: Around = ()
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """Return the ids of all of them."""
+        roles = {getattr(self, role) for role in ROLES}
+        return frozenset(roles | {*self.prefix, *self.suffix}) - {NONE}
+
+    @staticmethod
+    def from_json(value: Any, where: object) -> SpecialTokens:
+        """Return the value of which `asdict` gave the JSON data.
+
+        Raises:
+            CheckpointError: a field is missing, of another type, or no id.
+        """
+        special = from_json(SpecialTokens, value, f"{where}: special tokens")
+        for name in (*ROLES, "prefix", "suffix"):
+            ids = getattr(special, name)
+            if wrong := [one for one in (ids if isinstance(ids, tuple) else [ids]) if not NONE <= one < special.n_ids]:
+                raise CheckpointError(f"{where}: {name} holds {wrong[0]}, which is none of the {special.n_ids:,} ids")
+        return special
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """The character n-grams of a word tokenizer, and its pairs of words as ids, most frequent first."""
+
+    ngrams: list[Annotated[str, Meta(min_length=1)]] = field(default_factory=list)
+    bigrams: list[tuple[int, int]] = field(default_factory=list)
+
+    @staticmethod
+    def from_json(value: Any, n_ids: int, where: object) -> Spelling:
+        """Return the value of the key SPELLING; raise CheckpointError where it is none, or a pair is not of ids."""
+        spelling = from_json(Spelling, value, f"{where}: {SPELLING}")
+        if any(not 0 <= i < n_ids for pair in spelling.bigrams for i in pair):
+            raise CheckpointError(f"{where}: the bigrams of a tokenizer should be pairs of its words")
+        return spelling
+
+
+@contextmanager
+def readable(where: object) -> Iterator[None]:
+    """Raise CheckpointError for what the library cannot read or follow: it raises a bare Exception, or panics."""
+    try:
+        yield
+    except BaseException as error:  # a panic is not even an Exception
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
+            raise
+        message = f"{where}: this is not a readable tokenizer ({str(error)[:200]})"
+        raise CheckpointError(message, "restore it from a copy, or train or import again") from error
+
+
+def read_backend(content: Any, where: object) -> tokenizers.Tokenizer:
+    """Return the library's tokenizer of the JSON data of a file, without what it does around a text.
+
+    Raises:
+        CheckpointError: it is not readable.
+    """
+    model = content.get("model") if isinstance(content, dict) else None
+    if not isinstance(model, dict):
+        raise CheckpointError(f"{where}: this is not a readable tokenizer (no model)")
+    if model.get("dropout"):
+        raise CheckpointError(f"{where}: its model drops merges at random (dropout), which no answer may depend on")
+    content = {name: value for name, value in content.items() if name not in (KEY, SIDES)}
+    content |= {"padding": None, "truncation": None, "post_processor": None}
+    with readable(where):
+        return tokenizers.Tokenizer.from_str(json.dumps(content, ensure_ascii=False))
+
+
+def check_ids(backend: tokenizers.Tokenizer, n_ids: int | None, special: Iterable[int], where: object) -> None:
+    """Refuse ids that are not below `n_ids`, by default the number of tokens, or belong to two tokens.
+
+    Raises:
+        CheckpointError: that, or one of the `special` ids has no token.
+    """
+    ids = list(backend.get_vocab(with_added_tokens=True).values())
+    n_ids, distinct = len(ids) if n_ids is None else n_ids, {*ids}
+    if any(i >= n_ids for i in distinct):
+        raise CheckpointError(f"{where}: a token has an id for which the embedding of {n_ids:,} rows has none")
+    if len(distinct) != len(ids):
+        raise CheckpointError(f"{where}: two tokens have one id")
+    if missing := sorted({*special} - distinct):
+        raise CheckpointError(f"{where}: the special token with the id {missing[0]} is not in the vocabulary")
+
+
+def encoded(backend: tokenizers.Tokenizer, texts: Sequence[str], offsets: bool = True) -> list[tokenizers.Encoding]:
+    """Return what a backend gives for texts; without `offsets` faster.
+
+    Raises:
+        DataError: one of them holds half a surrogate pair.
+    """
+    encode = backend.encode_batch if offsets else backend.encode_batch_fast
+    try:
+        with readable("the tokenizer"):
+            return encode(texts, add_special_tokens=False)
+    except (TypeError, UnicodeEncodeError):
+        for number, text in enumerate(texts, start=1):
+            if half := re.search("[\ud800-\udfff]", text):
+                where = f"text {number}, character {half.start() + 1}"
+                message = f"{where}: half a surrogate pair, so this is not Unicode text"
+                raise DataError(message, "save the text as UTF-8") from None
+        raise
 
 
 class Tokenizer:
@@ -134,13 +280,19 @@ class Tokenizer:
         """Return the ids of `text`, without special tokens around them."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text, computed in parallel.
+    def encode_with_offsets(self, texts: Sequence[str], offsets: bool = True) -> list[tuple[list[int], list[Span]]]:
+        """Return the ids of each of a few texts, and the characters that each token covers (`offsets`).
+
+        Without `offsets` there are none, which is faster.
 
         Raises:
             DataError: a text holds half a surrogate pair, so it is not Unicode text.
         """
-        return [encoding.ids for encoding in encoded(self._backend, texts, offsets=False)]
+        return [(each.ids, each.offsets if offsets else []) for each in encoded(self._backend, texts, offsets)]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text, computed in parallel; raise as `encode_with_offsets`."""
+        return [ids for ids, _ in self.encode_with_offsets(texts, offsets=False)]
 
     def encode_cut(self, texts: Sequence[str], max_len: int, keep: str = "head") -> list[CutText]:
         """Return the ids of each text cut to `max_len`, as `long_text.truncate` cuts, and whether there were more.
@@ -150,11 +302,10 @@ class Tokenizer:
         Raises:
             DataError: as in `encode_batch`.
         """
-        found = self.encode_with_surfaces(texts) if self.ngrams else ((ids, []) for ids in self.encode_batch(texts))
         results, room = list[CutText](), self.room(max_len)
-        for ids, words in found:
+        for ids, words in self.read(texts):
             kept, forms = self.truncate(ids, room, keep), self.truncate(ids, room, keep, words)
-            results.append(CutText(self.framed(kept), forms, len(kept) < len(ids), self.n_unknown(kept)))
+            results.append(CutText(self.framed(kept), forms, self.mark(kept, len(kept) < len(ids))))
         return results
 
     def truncate(self, ids: list[int], max_len: int, keep: str, values: list[Any] | None = None) -> list[Any]:
@@ -165,26 +316,33 @@ class Tokenizer:
         """Return a text as an answer names it: {"text"}, of a pair {"text", "pair"}."""
         return {"text": text}
 
-    def pair(self, first: str, second: str) -> str:
-        """Return two texts as the one that a model of pairs reads; raise UsageError where it reads one text."""
-        raise UsageError("this model reads one text, and a second one was given", "leave it out")
+    def mark(self, ids: Sequence[int], was_cut: bool = False) -> dict[str, bool | int]:
+        """Return what an answer says of a text that was cut, or whose `ids` hold tokens that the vocabulary lacks.
 
-    def n_unknown(self, ids: Sequence[int]) -> int:
-        """Return how many tokens of a text are not in the vocabulary; where n-grams spell them, if all are not."""
+        Where n-grams spell these, they are counted if there are no others.
+        """
         n = 0 if self.unk_id < 0 else ids.count(self.unk_id)
-        return 0 if self.ngrams and n < len(ids) else n
+        unknown: dict[str, bool | int] = {"unknown": n} if n and not (self.ngrams and n < len(ids)) else {}
+        return {"truncated": True} | unknown if was_cut else unknown
+
+    def read(self, texts: Sequence[str]) -> Iterable[tuple[list[int], list[str]]]:
+        """Yield the ids of each text, and the surface form of each token; "" if the tokenizer has no n-grams."""
+        if self.ngrams:
+            return self.encode_with_surfaces(texts)
+        return ((ids, [""] * len(ids)) for ids in self.encode_batch(texts))
 
     def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
-        """Yield the ids of each text, and the surface form of each token (`ngrams.surface_forms`)."""
+        """Yield the ids of each text, and the surface form of each token (`surfaces`)."""
         for start in range(0, len(texts), 1024):  # offsets take far more memory than ids
             some = texts[start : start + 1024]
-            for text, encoding in zip(some, encoded(self._backend, some), strict=True):
-                surfaces = surface_forms(text, encoding.offsets)
-                yield encoding.ids, [word.lower() for word in surfaces] if self.lowercases else surfaces
+            for text, (ids, offsets) in zip(some, self.encode_with_offsets(some), strict=True):
+                yield ids, self.surfaces(text, ids, offsets)
 
-    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Return the ids of each of a few texts, and the characters that each token covers (`offsets`)."""
-        return [(encoding.ids, encoding.offsets) for encoding in encoded(self._backend, texts)]
+    def surfaces(self, text: str, ids: Sequence[int], offsets: Sequence[Span]) -> list[str]:
+        """Return the surface form of each token (`surface_forms`); "" of what divides the two texts of a pair."""
+        write = str.lower if self.lowercases else str
+        forms = zip(ids, surface_forms(text, offsets), strict=True)
+        return ["" if i in self.separator else write(form) for i, form in forms]
 
     def id_of(self, role: str) -> int:
         """Return the id of a role ("pad", "unk", "bos", "eos", "mask"); negative where no token has it."""
@@ -226,12 +384,12 @@ class Tokenizer:
         named = map(self._backend.id_to_token, range(self.vocab_size))
         return [f"<no token {i}>" if token is None else token for i, token in enumerate(named)]
 
-    def offsets(self, text: str) -> list[tuple[int, int]]:
+    def offsets(self, text: str) -> list[Span]:
         """Return for each token of `encode(text)` the characters text[start:end] that it covers.
 
         Bytes of one character share its span; a marker that is not in the text has an empty one.
         """
-        return encoded(self._backend, [text])[0].offsets
+        return self.encode_with_offsets([text])[0][1]
 
     def save(self, path: Path) -> None:
         """Write `tokenizer.json`, atomically."""
@@ -270,7 +428,7 @@ class Tokenizer:
         if isinstance(content, dict) and KEY in content:
             special = SpecialTokens.from_json(content[KEY], where)
             if SIDES in content:
-                return import_module("glassformer.text.paired_tokenizer").PairedTokenizer(content, special, where)
+                return PairedTokenizer(content, special, where)
             return Tokenizer.imported(json.dumps(content), special, where)
         backend = read_backend(content, where)
         check_ids(backend, None, (), where)
@@ -308,3 +466,51 @@ def _keep_threads_quiet() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork either
         os.register_at_fork(after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLELISM="false"))
+
+
+class PairedTokenizer(Tokenizer):
+    """That of a translator whose two sides are cut by models of their own, and share one list of ids: Marian's.
+
+    A text is cut into pieces by the model of its side, and each piece has the id that the list gives to its string;
+    what has none is unknown. A language code at the start of a source, ">>fr<<", is a piece. Texts are sources, unless
+    it is that `of_targets`.
+
+    In `tokenizer.json` the list is a WordLevel model, whose decoder joins pieces to text, and the models of the two
+    sides are under the key "sides". The library never sees that key.
+
+    Args:
+        content: a `tokenizer.json` whose key "sides" holds those of source and target.
+        special: the special tokens by role.
+        where: the file, for messages.
+    """
+
+    def __init__(self, content: dict[str, Any], special: SpecialTokens, where: object) -> None:
+        sides = content.get(SIDES)
+        if not isinstance(sides, list) or len(sides) != 2 or not all(isinstance(side, dict) for side in sides):
+            raise CheckpointError(f"{where}: {SIDES} should be two tokenizers, of the source and of the target")
+        super().__init__(read_backend(content, where), special)
+        check_ids(self._backend, special.n_ids, special.ids, where)
+        self._sides, self._side = [read_backend(side, where) for side in sides], 0
+        for side in self._sides:
+            side.encode_special_tokens = True
+        self._ids = self._backend.get_vocab(with_added_tokens=True)
+
+    @property
+    def of_targets(self) -> Tokenizer:
+        other = object.__new__(PairedTokenizer)
+        other.__dict__.update(self.__dict__)
+        other._side = 1
+        return other
+
+    def encode_with_offsets(self, texts: Sequence[str], offsets: bool = True) -> list[tuple[list[int], list[Span]]]:
+        # The characters of a language code before each text.
+        codes = [text.find("<<") + 2 if text.startswith(">>") and "<<" in text else 0 for text in texts]
+        rest, found = [text[n:] for text, n in zip(texts, codes, strict=True)], []
+        for text, n, encoding in zip(texts, codes, encoded(self._sides[self._side], rest), strict=True):
+            pieces = [text[:n]] * bool(n) + encoding.tokens
+            spans = [(0, n)] * bool(n) + [(start + n, end + n) for start, end in encoding.offsets]
+            found.append(([self._ids.get(piece, self.unk_id) for piece in pieces], spans))
+        return found
+
+    def _content(self) -> dict[str, Any]:
+        return super()._content() | {SIDES: [json.loads(side.to_str()) for side in self._sides]}

@@ -11,12 +11,10 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from glassformer.text.ngrams import surface_forms
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.tokenizer import Span, Tokenizer
 
-Span = tuple[int, int]
 ENCODED_TOGETHER = 1024
 """Texts that are encoded at a time: the characters of tokens take far more memory than ids."""
 NO_TOKEN = -1
@@ -107,13 +105,6 @@ class EncodedWords(NamedTuple):
     surfaces: list[str]
     places: list[int]
 
-    def mark(self, tokenizer: Tokenizer, max_len: int) -> dict[str, Any]:
-        """Return what an answer says of a text that was cut, or that holds unknown tokens."""
-        room = tokenizer.room(max_len)
-        n_unknown = tokenizer.n_unknown(self.ids[:room])
-        cut = {"truncated": True} if len(self.ids) > room else {}
-        return cut | ({"unknown": n_unknown} if n_unknown else {})
-
 
 def encoded_words(tokenizer: Tokenizer, texts: Iterable[ReadText], max_len: int) -> Iterator[EncodedWords]:
     """Yield the tokens of each text, of which a model reads those that fit into `max_len` with what is around them."""
@@ -121,8 +112,7 @@ def encoded_words(tokenizer: Tokenizer, texts: Iterable[ReadText], max_len: int)
     while several := list(islice(rest, ENCODED_TOGETHER)):
         encodings = tokenizer.encode_with_offsets([read.text for read in several])
         for read, (ids, offsets) in zip(several, encodings, strict=True):
-            surfaces = surface_forms(read.text, offsets[:room]) if tokenizer.ngrams else []
-            surfaces = [word.lower() for word in surfaces] if tokenizer.lowercases else surfaces
+            surfaces = tokenizer.surfaces(read.text, ids[:room], offsets[:room]) if tokenizer.ngrams else []
             first = first_tokens(read.starts, read.words, offsets)
             places = [before + place if 0 <= place < room else NO_TOKEN for place in first]
             yield EncodedWords(ids, surfaces, places)
