@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ Hypotheses = list[tuple[list[int], float]]
 """Tokens and score of each hypothesis, best first; an end token is one of the tokens."""
 
 
-class Engine(Protocol):
+class Engine:
     """Base class; a library implements what the kinds of models need that it can hold."""
 
     def outputs(self, ids: list[int], words: Sequence[str] = ()) -> np.ndarray:
@@ -30,18 +30,22 @@ class Engine(Protocol):
             ids: tokens of the text with what is around it; none of an empty one.
             words: their surface forms, or "", where the tokenizer has n-grams of characters.
         """
+        raise NotImplementedError
 
     def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
         """Return the log-probability of each token of a translation, and of the end token after it."""
+        raise NotImplementedError
 
     def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
         """Return the n_best hypotheses of each source, of at most `limit` tokens."""
+        raise NotImplementedError
 
     def generate(self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int) -> list[list[int]]:
         """Return at most n_new tokens after each of several prompts of equal length; an end token is one of them.
 
         The library's random numbers continue as long as `decode_seed` is the same.
         """
+        raise NotImplementedError
 
 
 def library(purpose: str, extra: str, *packages: str) -> Any:
