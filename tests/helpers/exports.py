@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
+from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,15 @@ import torch
 from tests.browser.models import subject_of
 from tests.helpers.small import data_of
 
-from glassformer.config import ModelConfig
+from glassformer.config import Config, ModelConfig, TextConfig
 from glassformer.data.splits import Split, TextData
+from glassformer.errors import UsageError
+from glassformer.interop.choose import choose
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.run import Run
 from glassformer.runs import run_data
+from glassformer.text.tokenizer import Tokenizer
 
 SIZE, V, CONTEXT = {"n_layers": 2, "d_model": 16, "n_heads": 4, "d_ff": 24, "dropout": 0.0}, 50, 20
 TOKENS = ["[PAD]", "[UNK]", "[BOS]", "[EOS]", "[MASK]", *(f"t{i}" for i in range(V - 5))]
@@ -52,6 +57,28 @@ def random_model(kind: type[Translator] | type[LanguageModel], form: dict[str, A
         for p in model.parameters():
             p.mul_(1.5) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
     return model
+
+
+KINDS: dict[str, Any] = {"language_model": LanguageModel, "translator": Translator}
+
+
+def forms(most: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield forms that become each class of transformers, at most so many of each: kind, class, form."""
+    found = Counter[str]()
+    for kind, form in itertools.product(KINDS, [*SOME, *FORMS]):
+        try:
+            name = choose(kind, Config(model=ModelConfig(**SIZE, **form)), 1, "hf").architecture
+        except UsageError:
+            continue
+        found[name] += 1
+        if found[name] <= most:
+            yield kind, name, form
+
+
+def letters() -> Tokenizer:
+    """Return a tokenizer of as many tokens as the random models have."""
+    letters = "".join(chr(ord("A") + i) for i in range(V - 5))
+    return Tokenizer.train([letters], TextConfig(tokenizer="char", vocab_size=V))
 
 
 def run_of(task: str, monkeypatch: pytest.MonkeyPatch, text: dict[str, Any] | None = None, **form: Any) -> Run:

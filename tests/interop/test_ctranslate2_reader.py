@@ -194,7 +194,8 @@ def test_what_the_caller_has_to_say_is_refused(monkeypatch: pytest.MonkeyPatch, 
     config = json.loads((folder / "config.json").read_text())
     for change, sentence in (
         ({"decoder_start_token": None}, "leaves the first token"),
-        ({"quantization_type": 1}, "four bits"),
+        ({"quantization_type": 1}, "quantization_type is 1"),
+        ({"odd": 1}, "odd"),
         ({"layer_norm_epsilon": 2.0}, "norm_eps"),
     ):
         _write(folder, "config.json", json.dumps(config | change))

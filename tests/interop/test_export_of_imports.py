@@ -14,7 +14,7 @@ import torch
 from tests.helpers.exports import printed_by_card
 from tests.helpers.for_each import for_each
 from tests.helpers.pretrained import bert_folder
-from tests.interop.test_import_families import CASES, roberta, saved
+from tests.interop.test_import_families import CASES, WRITTEN, classes, roberta, saved
 from tests.interop.test_import_refusals import put
 from tests.interop.test_round_trip import close
 
@@ -28,7 +28,6 @@ from glassformer.text.answers import answer_lines, encode_masked
 from glassformer.text.decision import Decision
 
 SETTINGS = {case[0]: case[1] for case in CASES}
-ENCODERS = [case[:3] for case in CASES if ("Bert" in case[0] or "Roberta" in case[0]) and "Model" not in case[0]]
 TEXTS = [
     "The film was not good.",
     "naïve café 東京 😀",
@@ -45,14 +44,7 @@ def imported(source: Path, out: Path, **options: Any) -> Run:
     return glassformer.load(glassformer.import_model(source, out, **options).path, precision="fp32")
 
 
-def classes(name: str) -> str:
-    """Return the class that an export has of an import: RoBERTa's positions begin at 0 here, which is a BERT."""
-    return name.replace("XLMRoberta", "Bert").replace("Roberta", "Bert").replace("ForPreTraining", "ForMaskedLM")
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "write"), ENCODERS, ids=lambda value: value if value is str(value) else ""
-)
+@pytest.mark.parametrize(("name", "settings", "write"), WRITTEN, ids=lambda value: value if value is str(value) else "")
 def test_an_encoder_goes_out_as_it_came_in(
     name: str,
     settings: dict[str, Any],
@@ -73,9 +65,6 @@ def test_an_encoder_goes_out_as_it_came_in(
     assert "sample texts" in done.check_text()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     ours = run.task.tokenizer
-    if run.task.explain_as != "masked_language_model":  # whose mask is found in a text
-        for text in TEXTS:
-            assert tokenizer(text)["input_ids"] == ours.framed(ours.encode(text))
     assert tokenizer.pad_token_id == ours.pad_id and tokenizer.model_max_length == run.config.text.max_len
     again = imported(tmp_path / "out", tmp_path / "again")
     assert again.task.name == run.task.name and again.task.label_names == run.task.label_names

@@ -251,6 +251,7 @@ REFUSED = [
     ("a decoder", changed(".is_decoder", True), "is_decoder"),
     ("relative positions", changed(".position_embedding_type", "relative_key"), "relative_key"),
     ("an activation", changed(".hidden_act", "mish"), "'mish'"),
+    ("no activation", changed(".hidden_act", None), "'None'"),
     ("a regression", changed(".id2label", {"0": "x"}), "one output"),
     ("a number", changed(".problem_type", "regression"), "'regression' does not choose classes"),
     ("classes without names", changed(".num_labels", 10**9), "num_labels is 1000000000, and id2label names 3 classes"),

@@ -17,13 +17,10 @@ import glassformer
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop import read
 from glassformer.interop.check import check_import
-from glassformer.interop.hf_settings import ACTIVATIONS, COMMON, GENERATION, TABLES, keys_of
+from glassformer.interop.hf_reader import SEQ2SEQ
+from glassformer.interop.hf_settings import ACTIVATIONS, CLASSES, COMMON, GENERATION, TABLES, keys_of
 from glassformer.interop.imported import restore_imported
 from glassformer.interop.read import import_folder, read_source
-
-FAMILIES = {}
-for _case in CASES:
-    FAMILIES.setdefault(_case[0], _case)
 
 
 def changed(path: Path, **values: Any) -> None:
@@ -31,29 +28,29 @@ def changed(path: Path, **values: Any) -> None:
     path.write_text(json.dumps(content | values), encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if "ForMasked" not in name])
-def test_each_key_with_an_unsupported_value_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    _, settings, write, _ = FAMILIES[name]
+@pytest.mark.parametrize("family", TABLES)
+def test_each_key_with_an_unsupported_value_is_refused_by_name(family: str, tmp_path: Path) -> None:
+    name, settings, write, _ = next(case for case in CASES if CLASSES[case[0]][0] == family)
     saved(name, settings, write, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
-    rows = [*keys_of(TABLES[config["model_type"]] + COMMON)]
-    fields = [key for mark, key, _ in rows if mark not in ".+>=" and key != "-"]
-    fixed = [key for mark, key, _ in rows if mark == "="]
-    for key in {*fields, *fixed, "unheard_of", "architectures", "model_type", "vocab_size"}:
-        (tmp_path / "config.json").write_text(json.dumps(config | {key: {"odd": 1}}), encoding="utf-8")
+    keys = [key for mark, key, _ in keys_of(TABLES[family] + COMMON) if mark not in ".+" and key != "-"]
+    keys += ["rope_parameters", "rope_scaling"] if family == "llama" else []
+    keys += ["num_hidden_layers"] if family in SEQ2SEQ else []
+    keys += ["id2label", "num_labels"] if name.endswith("ForSequenceClassification") else []
+    rules = [key for mark, key, _ in keys_of(GENERATION) if mark == "="]
+    for key in [*keys, *rules, "unheard_of", "architectures", "model_type", "vocab_size"]:
+        changed(tmp_path / "config.json", **config | {key: {"odd": 1}})
         with pytest.raises((UsageError, CheckpointError)) as error:
             read_source(tmp_path)
         named = "model type" if key == "model_type" else key
         assert named in error.value.message, (key, error.value.message)
-
-
-@for_each("key", [key for mark, key, _ in keys_of(GENERATION) if mark == "="])
-def test_each_rule_of_decoding_that_is_not_read_is_refused(key: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("generation")
-    saved("GPT2LMHeadModel", GPT2, gpt2, folder)
-    changed(folder / "generation_config.json", **{key: 7})
-    with pytest.raises(UsageError, match=key):
-        read_source(folder)
+        (tmp_path / "config.json").unlink()
+    changed(tmp_path / "config.json", **config)
+    for key in rules:
+        changed(tmp_path / "generation_config.json", **{key: 7})
+        with pytest.raises(UsageError, match=key):
+            read_source(tmp_path)
+        (tmp_path / "generation_config.json").unlink()
 
 
 def test_sampling_of_a_source_is_that_of_the_run(tmp_path: Path) -> None:
@@ -115,13 +112,16 @@ def test_modules_of_a_sentence_encoder_are_followed(tmp_path: Path) -> None:
 def tampered(content: dict[str, Any], what: str) -> None:
     if what == "Prepend":
         content["normalizer"] = {"type": "Prepend", "prepend": "a" * 6000}
+    elif what == "Replace":
+        grow = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}
+        content["normalizer"] = {"type": "Sequence", "normalizers": [grow] * 6}
     elif what == "unk_token":
         content["model"]["unk_token"] = "zebra"
     else:
         content["model"]["vocab"] = {name: i for name, i in content["model"]["vocab"].items() if i < 5}
 
 
-@for_each("what", ["Prepend", "unk_token", "special tokens alone"])
+@for_each("what", ["Prepend", "Replace", "unk_token", "special tokens alone"])
 def test_a_tokenizer_without_sense_is_refused(what: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = bert_folder(tmp_path_factory.mktemp("tokenizer") / "source")
     content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))

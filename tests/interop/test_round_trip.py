@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.helpers.exports import CONTEXT, FORMS, SIZE, SOME, TEXTS, TOKENS, V, random_model, run_of
+from tests.helpers.exports import CONTEXT, KINDS, TEXTS, V, forms, letters, random_model, run_of
 from tests.helpers.for_each import for_each
 
 import glassformer
 import glassformer.interop.export
-from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig
-from glassformer.errors import CheckpointError, UsageError
+from glassformer.config import DecodeConfig
+from glassformer.errors import CheckpointError
 from glassformer.interop import read
-from glassformer.interop.choose import choose
 from glassformer.interop.export import export
 from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, ExportFacts
-from glassformer.interop.hf_settings import CLASSES
 from glassformer.interop.hf_writer import write_hf
 from glassformer.interop.imported import restore_imported
 from glassformer.interop.sources import read_source
-from glassformer.models import LanguageModel, Translator
 from glassformer.text.tokenizer import Tokenizer
 
-OF_OTHERS = {name for name, (_, kind) in CLASSES.items() if kind in ("language_model", "translator")} - {"GPT2Model"}
-KINDS: dict[str, Any] = {"language_model": LanguageModel, "translator": Translator}
 TASKS = {"language_model": "lm", "translator": "translate"}
 
 
@@ -37,27 +31,6 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the comparisons with transformers; test_hf.py and test_import_families.py have them."""
     monkeypatch.setattr(read, "check_import", lambda *_: None)
     monkeypatch.setattr(glassformer.interop.export, "check_export", lambda *_: "left out")
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    """A tokenizer of as many tokens as the random models have."""
-    letters = "".join(chr(ord("A") + i) for i in range(V - len(TOKENS[:5])))
-    return Tokenizer.train([letters], TextConfig(tokenizer="char", vocab_size=V))
-
-
-def forms() -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield forms that become each class of the library."""
-    for kind in KINDS:
-        found: dict[str, int] = {}
-        for form in [*SOME, *FORMS]:
-            try:
-                name = choose(kind, Config(model=ModelConfig(**SIZE, **form)), 1, "hf").architecture
-            except UsageError:
-                continue
-            found[name] = found.get(name, 0) + 1
-            if found[name] <= 6:
-                yield kind, form, name
 
 
 def written(model: Any, kind: str, name: str, tokenizer: Tokenizer, folder: Path) -> Path:
@@ -70,12 +43,12 @@ def written(model: Any, kind: str, name: str, tokenizer: Tokenizer, folder: Path
     return folder
 
 
-@for_each(("kind", "form", "name"), [*forms()])
+@for_each(("kind", "name", "form"), [*forms(6)])
 def test_every_class_comes_back_to_the_bit(
-    kind: str, form: dict[str, Any], name: str, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
+    kind: str, name: str, form: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Exported again, a folder has the same tensors; where nothing is folded, the weights are those of the model."""
-    place = tmp_path_factory.mktemp("form")
+    place, tokenizer = tmp_path_factory.mktemp("form"), letters()
     model = random_model(KINDS[kind], form)
     first = written(model, kind, name, tokenizer, place / "first")
     imported = read_source(first)

@@ -118,7 +118,7 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
     except ImportError:
         return None
     except Exception as error:  # the library has errors of its own
-        logger.warning(f"not compared with {name}, which cannot hold this model: {str(error)[:200]}")
+        logger.warning(f"not compared with {name}, which cannot hold this model: {' '.join(str(error).split())[:200]}")
         return None
     facts = facts_of(task, name, family, folder, int(getattr(model, "max_len", imported.max_len)), dtype="float32")
     theirs = ExportedModel(folder, facts, "cpu", task.tokenizer, engine)

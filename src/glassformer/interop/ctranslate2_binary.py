@@ -41,7 +41,7 @@ _TYPES = ("<f4", "i1", "<i2", "<i4", "<f2", "<u2")
 _BFLOAT16 = 5
 _OF_WIDTH = {4: 0, 1: 1, 2: 2}
 """Id of the type by the bytes of a number, before version 4."""
-_HINT = "copy the folder whole, or convert the model again"
+HINT = "copy the folder whole, or convert the model again"
 
 
 def require(is_right: bool, what: str) -> None:
@@ -207,7 +207,7 @@ class Variables:
 
     def error(self, what: str) -> CheckpointError:
         """Return the error of a file with something wrong in it."""
-        return CheckpointError(f"{self.path} is not a model of CTranslate2 as it should be: {what}", _HINT)
+        return CheckpointError(f"{self.path} is not a model of CTranslate2 as it should be: {what}", HINT)
 
     def _find(self, name: str) -> Variable:
         if name not in self:
@@ -241,5 +241,5 @@ def open_variables(path: Path) -> Iterator[Variables]:
             variables = Variables(path, file)
         except (struct.error, ValueError, OverflowError) as problem:
             what = "it ends too early" if isinstance(problem, struct.error) else problem
-            raise CheckpointError(f"{path} is not a model of CTranslate2 as it should be: {what}", _HINT) from problem
+            raise CheckpointError(f"{path} is not a model of CTranslate2 as it should be: {what}", HINT) from problem
         yield variables

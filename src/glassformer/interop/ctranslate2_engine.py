@@ -13,24 +13,24 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import DecodeConfig
-from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.ctranslate2_binary import open_variables
+from glassformer.errors import UsageError
+from glassformer.interop.ctranslate2_binary import FILE, open_variables
 from glassformer.interop.engine import Engine, Hypotheses, library, not_exported
 from glassformer.interop.export_facts import MAX_WEIGHTS, RUN_TOKENIZER, ExportFacts
+from glassformer.interop.hf_settings import read_keys
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils import cpu_threads
 from glassformer.utils.safe_read import read_bytes, read_json, read_json_object
 
-MODEL, CONFIG = "model.bin", "config.json"
+CONFIG = "config.json"
 SPECS = {"translator": "TransformerSpec", "language_model": "TransformerDecoderSpec"}
 VOCABULARIES = {"translator": "shared_vocabulary.json", "language_model": "vocabulary.json"}
-SETTINGS: dict[str, Any] = {
-    **dict.fromkeys(("add_source_bos", "add_source_eos", "multi_query_attention"), bool),
-    **dict.fromkeys(("bos_token", "decoder_start_token", "eos_token", "unk_token"), str),
-    **dict.fromkeys(("quantization_type", "quantization_bits", "quantization_group_size"), type(None)),
-    "layer_norm_epsilon": (float, type(None)),
-}
-"""Settings of `config.json`, and their types."""
+KEYS = """
+= null 0 : quantization_type
+. bos_token eos_token unk_token decoder_start_token add_source_bos add_source_eos layer_norm_epsilon
+. quantization_bits quantization_group_size alignment_heads alignment_layer multi_query_attention
+"""
+"""The keys of its `config.json`, as those of `hf_settings.py`."""
 
 
 def check_export(folder: Path, kind: str, tokens: Sequence[str]) -> None:
@@ -42,17 +42,18 @@ def check_export(folder: Path, kind: str, tokens: Sequence[str]) -> None:
     vocabulary = folder / VOCABULARIES[kind]
     if read_json(vocabulary) != [*tokens]:
         raise not_exported(f"{vocabulary} does not hold the tokens of {RUN_TOKENIZER}")
-    for name, value in read_json_object(folder / CONFIG).items():
-        if name not in SETTINGS or not isinstance(value, SETTINGS[name]):
-            raise CheckpointError(f"{folder / CONFIG}: {name[:80]} {str(value)[:80]!r} is in no export")
-    with open_variables(folder / MODEL) as variables:
+    try:
+        read_keys(KEYS, read_json_object(folder / CONFIG), f"{folder / CONFIG}")
+    except UsageError as error:
+        raise not_exported(error.message) from error
+    with open_variables(folder / FILE) as variables:
         if variables.spec != SPECS[kind]:
-            raise not_exported(f"{folder / MODEL} is a {variables.spec}")
+            raise not_exported(f"{folder / FILE} is a {variables.spec}")
         for name in variables.names():
             if name.endswith(("embeddings/weight", "embeddings_0/weight", "projection/weight")):
                 shape = variables.shape(name)
                 if len(shape) != 2 or shape[0] != len(tokens):
-                    raise not_exported(f"{folder / MODEL}: {name} has the shape {shape} for {len(tokens)} tokens")
+                    raise not_exported(f"{folder / FILE}: {name} has the shape {shape} for {len(tokens)} tokens")
 
 
 BATCH_TOKENS = 1024
@@ -67,7 +68,7 @@ def load_engine(path: Path, facts: ExportFacts, tokenizer: Tokenizer, device: st
         UsageError: it is not installed.
     """
     check_export(path, facts.kind, tokenizer.vocabulary())
-    return CTranslate2Engine(path, (MODEL, CONFIG, VOCABULARIES[facts.kind]), facts.kind, tokenizer, device)
+    return CTranslate2Engine(path, (FILE, CONFIG, VOCABULARIES[facts.kind]), facts.kind, tokenizer, device)
 
 
 class CTranslate2Engine(Engine):

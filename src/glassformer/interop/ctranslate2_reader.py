@@ -20,9 +20,12 @@ import torch
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.ctranslate2_binary import FILE, Variables, open_variables
+from glassformer.interop.ctranslate2_binary import FILE, HINT, Variables, open_variables
+from glassformer.interop.ctranslate2_engine import CONFIG, KEYS
 from glassformer.interop.ctranslate2_weights import FLAGS, NAMES, TransformerWeights, read_weights
 from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, decode_of
+from glassformer.interop.hf_settings import read_keys
+from glassformer.interop.hf_tokenizer import check_growth
 from glassformer.interop.imported import ImportedModel, own_export
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import TOKENIZER
@@ -31,7 +34,6 @@ from glassformer.tasks import task_of_kind
 from glassformer.text.tokenizer import NONE, SpecialTokens, Tokenizer
 from glassformer.utils.safe_read import LIMITS, check_types, read_json, read_text, sha256_regular
 
-CONFIG = "config.json"
 VOCABULARIES = ("source_vocabulary", "target_vocabulary", "shared_vocabulary", "vocabulary")
 OF_LIBRARY = [FILE, CONFIG, *(f"{name}.{end}" for name in VOCABULARIES for end in ("json", "txt"))]
 """Files that CTranslate2 itself reads, where they are there."""
@@ -53,9 +55,8 @@ def read_ctranslate2(folder: SourceFolder, config: Mapping[str, Any], max_len: i
     """
     path, files = folder.path, [*OF_LIBRARY, TOKENIZER, RUN_TOKENIZER, FACTS]
     hashes = {name: sha256_regular(folder.file(name)) for name in files if folder.has(name)}
-    check_types(config, {"layer_norm_epsilon": float | None, "quantization_type": Any}, path / CONFIG)
-    if config.get("quantization_type") not in (None, 0):
-        raise UsageError(f"{path} has weights of four bits (quantization_type)", "convert the model again without")
+    check_types(config, {"layer_norm_epsilon": float | None}, path / CONFIG)
+    read_keys(KEYS, config, CONFIG)
     with open_variables(path / FILE) as variables:
         roles, spec = read_roles(path, config, variables), variables.spec
         # A translator has a position more than its longest text has tokens: of an end token, or of a start token.
@@ -67,6 +68,7 @@ def read_ctranslate2(folder: SourceFolder, config: Mapping[str, Any], max_len: i
     if own:
         tokenizer = own[1]
     elif TOKENIZER in hashes:
+        check_growth(folder.json(TOKENIZER, "tokenizer"))
         text = read_text(path / TOKENIZER, LIMITS["tokenizer"])
         tokenizer = Tokenizer.imported(text, joint.special, path / TOKENIZER)
     elif is_translator:
@@ -106,8 +108,7 @@ def _vocabularies(folder: Path, found: TransformerWeights, unk: str) -> tuple[li
             raise CheckpointError(f"{folder} lacks its {wanted} (.json or .txt)", "copy the folder whole")
         if len(tokens) != len(rows):
             what = f"{len(tokens):,} tokens, and its embedding {len(rows):,} rows"
-            hint = "copy the folder whole, or convert the model again"
-            raise CheckpointError(f"{folder}: the vocabulary of the {name} has {what}", hint)
+            raise CheckpointError(f"{folder}: the vocabulary of the {name} has {what}", HINT)
         sides.append(tokens)
     return sides[0], sides[1]
 
@@ -118,7 +119,6 @@ PADDING, MASKS = ("<blank>", "<pad>", "[PAD]"), ("<mask>", "[MASK]")
 """Names of the padding token and of the mask, where a vocabulary has one."""
 _NAMED = re.compile(r"<[^<>]+>|\[[A-Z]+\]")
 """A token that no text holds, such as "<s>" where it has no role."""
-_HINT = "copy the folder whole, or convert the model again"
 
 
 class Roles(NamedTuple):
@@ -158,10 +158,10 @@ def read_vocabulary(folder: Path, name: str, unk: str) -> list[str] | None:
             if all(token.endswith("\r") for token in tokens):
                 tokens = [token[:-1] for token in tokens]
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-            raise CheckpointError(f"{path} should hold a list of tokens", _HINT)
+            raise CheckpointError(f"{path} should hold a list of tokens", HINT)
         tokens = tokens if unk in tokens else [*tokens, unk]
         if twice := next((token for token, n in Counter(tokens).items() if n > 1), None):
-            raise CheckpointError(f"{path}: the token {twice[:40]!r} is in it twice", _HINT)
+            raise CheckpointError(f"{path}: the token {twice[:40]!r} is in it twice", HINT)
         return tokens
     return None
 
@@ -220,7 +220,7 @@ def join(source: Sequence[str], target: Sequence[str], roles: Roles) -> JointVoc
     needed = [(roles.bos, of_target), (roles.eos, of_target)]
     needed += [(token, of_source) for token in (*roles.prefix, *roles.suffix)]
     if missing := [token for token, side in needed if token not in side]:
-        raise CheckpointError(f"the vocabulary lacks {missing[0][:40]!r}, which begins or ends a text", _HINT)
+        raise CheckpointError(f"the vocabulary lacks {missing[0][:40]!r}, which begins or ends a text", HINT)
     # No model reads what it is padded with. The token is never written, nor is the one that begins a translation.
     pad = next((token for token in PADDING if token in of_target), roles.bos)
     mask = next((ids[token] for token in MASKS if token in of_target), NONE)
@@ -257,13 +257,7 @@ def character_tokenizer(tokens: Sequence[str], special: SpecialTokens, where: Pa
         message = f"the tokens of {where} are not characters ({longer[0][:40]!r}), and there is no tokenizer.json"
         raise UsageError(message, "put the tokenizer.json into the folder that its texts are split with")
     content = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
-        "normalizer": None,
         "pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False},
-        "post_processor": None,
         "decoder": {"type": "Fuse"},
         "model": {"type": "WordLevel", "vocab": {t: i for i, t in enumerate(tokens)}, "unk_token": tokens[special.unk]},
     }

@@ -22,8 +22,6 @@ from glassformer.text.decision import Decision
 from glassformer.utils.safe_read import check_regular, from_json, read_json_object
 
 KIND, FACTS, CARD = "glassformer export", EXPORT_FACTS, "README.md"
-ENGINES = {"ctranslate2": "glassformer.interop.ctranslate2_engine", "onnx": "glassformer.interop.onnx_engine"}
-"""Modules with a function `load_engine(path, facts, tokenizer, device)`, imported when needed."""
 RUN_TOKENIZER = "run_tokenizer.json"
 """The tokenizer of the run as it is; `tokenizer.json` is what other libraries can read of it."""
 _HF = {"model.safetensors", "config.json", "tokenizer_config.json"}
@@ -122,11 +120,6 @@ class ExportFacts:
     def to_json(self) -> bytes:
         """Return the content of the file."""
         return (json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n").encode("utf-8")
-
-    @property
-    def precision(self) -> str:
-        """Return the numbers of the weights as a run calls its precision."""
-        return {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}.get(self.dtype, self.dtype)
 
     @property
     def required_files(self) -> set[str]:

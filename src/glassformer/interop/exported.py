@@ -24,16 +24,7 @@ from glassformer.config.recipes import override
 from glassformer.data.datasets.columns import SOURCE, ColumnSpecs, text_specs
 from glassformer.errors import UsageError
 from glassformer.interop.engine import Engine, Hypotheses, computing, finite, log_softmax, not_exported
-from glassformer.interop.export_facts import (
-    ENGINES,
-    FACTS,
-    KIND,
-    RUN_TOKENIZER,
-    ExportFacts,
-    check_files,
-    decode_of,
-    read_facts,
-)
+from glassformer.interop.export_facts import FACTS, KIND, RUN_TOKENIZER, ExportFacts, check_files, decode_of, read_facts
 from glassformer.runs.sealed_folder import read_manifest, read_sealed_file
 from glassformer.text import answers as masked_text
 from glassformer.text.answers import PREDICTED_TOGETHER, encoder_answer, warn_at_end
@@ -77,7 +68,7 @@ class ExportedModel:
         self, path: Path, facts: ExportFacts, device: str, tokenizer: Tokenizer | None = None, engine: Any = None
     ) -> None:
         self.path, self.facts, self.device = path, facts, device
-        self.precision = facts.precision
+        self.precision = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}.get(facts.dtype, facts.dtype)
         if engine is not None:
             vars(self)["engine"] = engine
         self.tokenizer = tokenizer or Tokenizer.load(path / RUN_TOKENIZER)
@@ -160,7 +151,7 @@ class ExportedModel:
     @cached_property
     def engine(self) -> Engine:
         """Return what computes, loaded at the first use."""
-        load = importlib.import_module(ENGINES[self.facts.target]).load_engine
+        load = importlib.import_module(f"glassformer.interop.{self.facts.target}_engine").load_engine
         return load(self.path, self.facts, self.tokenizer, self.device)
 
     @cached_property

@@ -166,7 +166,7 @@ class _Reader:
         """Read all tensors; of those that are tied, one may be there under the other's name alone."""
         s = self.settings
         table = [*rows(self.family, s["n_layers"])]
-        theirs = {row.ours[0]: row.theirs for row in table}
+        theirs = {row.ours[0]: row.theirs for row in table if not row.kinds or self.kind in row.kinds}
         embedding = next(name for name in ("embedding.weight", "tgt_embedding.weight") if name in theirs)
         if tied and not any(name in self.tensors for name in theirs[embedding]):
             others = [name for ours in ("src_embedding.weight", "output.weight") for name in theirs.get(ours, ())]
@@ -177,7 +177,7 @@ class _Reader:
             heads = sorted({name.rpartition(".")[0] for name in unused})
             self.notes.append(f"left out, since this form has no use for it: {', '.join(heads)}")
         head, embedding = self.state.get("output.weight"), self.state[embedding]
-        if head is None and not tied and "output.weight" in theirs and self.kind != "masked_language_model":
+        if head is None and not tied and "output.weight" in theirs:
             self.tensors.take(theirs["output.weight"][0])  # which is missing
         s["tie_embeddings"] = head is None or torch.equal(head, embedding)
         if s["tie_embeddings"]:
@@ -191,9 +191,9 @@ class _Reader:
         return kept
 
     def _has(self, key: str, n: int) -> None:
-        """Refuse a size in `config.json` that its tensor has not."""
+        """Refuse a size in `config.json` that its tensors do not have."""
         if self.config.get(key, n) != n:
-            raise CheckpointError(f"config.json: {key} is {str(self.config[key])[:60]}, and its tensor has {n:,} rows")
+            raise CheckpointError(f"config.json: {key} is {str(self.config[key])[:60]}, and {n:,} by its tensors")
 
     def decoder(self) -> None:
         """Read a GPT-2, or a decoder with rotary positions."""
@@ -218,6 +218,12 @@ class _Reader:
             state[name] = by_group.repeat_interleave(n_heads // groups, dim=0).flatten(0, 1)
         linear = [name.removesuffix(".weight") for name in state if name.endswith("_proj.weight")]
         missing = [name for name in linear if f"{name}.bias" not in state]
+        for key, part in (("attention_bias", ".self_attention."), ("mlp_bias", ".feed_forward.")):
+            found = any(part in name for name in {*linear} - {*missing})
+            if (self.config.get(key) or False) is not found:
+                raise CheckpointError(
+                    f"config.json: {key} should be {str(found).lower()}, by the biases that are there"
+                )
         s["bias"] = len(missing) < len(linear)
         if s["bias"] and missing:
             self.notes.append(f"zeros: the biases of {len(missing)} of {len(linear)} linear layers, which have none")
@@ -248,6 +254,7 @@ class _Reader:
         target = self.state["tgt_embedding.weight"]
         source, head = (self.state.pop(name, target) for name in ("src_embedding.weight", "output.weight"))
         self._has("decoder_vocab_size", len(target))
+        self._has("num_hidden_layers", s["n_layers"])
         s["tie_embeddings"] = torch.equal(source, target) and torch.equal(head, target)
         if not s["tie_embeddings"]:  # one matrix for all three, or three
             self.state |= {"src_embedding.weight": source.clone(), "output.weight": head.clone()}
@@ -377,7 +384,7 @@ def own_labels(config: Mapping[str, Any]) -> list[str]:
         message = f"config.json: num_labels is {str(n)[:60]}, and id2label names {len(names):,} classes"
         raise CheckpointError(message, "correct the one that is wrong")
     if len(names) == 1:
-        raise UsageError("a head with one output is a regression, which is not read")
+        raise UsageError("config.json: id2label names one class: a head with one output is a regression, and not read")
     found = [names.get(str(i)) for i in range(len(names))]
     if not found or not all(isinstance(name, str) for name in found):
         raise CheckpointError("config.json: id2label should name the classes 0, 1, …")

@@ -279,7 +279,7 @@ def read_settings(family: str, config: Mapping[str, Any]) -> Settings:
     s = read_keys(TABLES[family] + COMMON, config, "config.json", GENERATION)
     if (name := s.get("activation", "gelu")) not in ACTIVATIONS:
         hint = f"there are {', '.join(ACTIVATIONS)}"
-        raise UsageError(f"config.json: the activation {name[:40]!r} is not known here", hint)
+        raise UsageError(f"config.json: the activation {str(name)[:40]!r} is not known here", hint)
     s |= {"activation": ACTIVATIONS[name]} if "activation" in s else {}
     if "embedding_init_std" in s:
         s["embedding_init_std"] = None if s["embedding_init_std"] else 1.0

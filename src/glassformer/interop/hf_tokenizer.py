@@ -16,7 +16,20 @@ from glassformer.interop.source_folder import SourceFolder
 from glassformer.models import LanguageModel, MaskedLanguageModel
 from glassformer.models.encoder_models import TextEncoder
 from glassformer.runs.folder import TOKENIZER
-from glassformer.text.tokenizer import BOS, EOS, KEY, MASK, NONE, PAD, PAIRS, SIDES, UNK, SpecialTokens, Tokenizer
+from glassformer.text.tokenizer import (
+    BOS,
+    EOS,
+    KEY,
+    MASK,
+    NONE,
+    PAD,
+    PAIRS,
+    SIDES,
+    UNK,
+    SpecialTokens,
+    Tokenizer,
+    readable,
+)
 
 ROLES = {
     "pad": ("pad_token", "[PAD]", "<pad>"),
@@ -48,7 +61,9 @@ OTHER_KEYS = """
 . wordpieces_prefix do_not_tokenize return_token_type_ids processor_class
 """
 """The other keys: what is around a text and roles of tokens are read; the rest changes no token of one text."""
-MOST_SAMPLES, MOST_PREPENDED = 32, 8
+MOST_SAMPLES = 32
+MOST_GROWTH = 1024
+"""The most characters that the steps of a tokenizer may make of one: each of them puts some in its place."""
 
 
 def read_tokenizer(folder: SourceFolder, config: Mapping[str, Any], n_ids: int) -> Tokenizer:
@@ -62,6 +77,7 @@ def read_tokenizer(folder: SourceFolder, config: Mapping[str, Any], n_ids: int) 
         hint = "load it with transformers where you trust it, and save it again: save_pretrained writes the file"
         raise CheckpointError(f"{folder.path} holds no {TOKENIZER}", hint)
     content = folder.json(TOKENIZER, "tokenizer")
+    check_growth(content)
     model = content.get("model")
     if not isinstance(model, dict):
         raise CheckpointError(f"{where}: this is not a readable tokenizer (no model)")
@@ -106,8 +122,21 @@ def _check_agreement(
         if named.get(key, value) != value:
             message = f"{TOKENIZER_CONFIG}: {key} is {named[key]!r}, and {TOKENIZER} has {value!r}"
             raise CheckpointError(message, "correct the one that is wrong")
-    if any(isinstance(step, dict) and len(str(step.get("prepend", ""))) > MOST_PREPENDED for step in steps):
-        raise CheckpointError(f"{TOKENIZER}: Prepend adds more than {MOST_PREPENDED} characters to each text")
+
+
+def check_growth(content: Mapping[str, Any]) -> None:
+    """Refuse a tokenizer whose texts grow without bound; it is to be asked before the tokenizer reads a text.
+
+    Raises:
+        CheckpointError: they do.
+    """
+    steps, growth = [content.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")], 1
+    while steps:
+        if isinstance(step := steps.pop(), dict):
+            steps += [part for parts in step.values() if isinstance(parts, list) for part in parts]
+            growth *= 1 + sum(len(str(step.get(key, ""))) for key in ("prepend", "content"))
+    if growth > MOST_GROWTH:
+        raise CheckpointError(f"{TOKENIZER}: Prepend and Replace make more than {MOST_GROWTH} characters of one")
 
 
 def _ids(content: dict[str, Any]) -> dict[str, int]:
@@ -137,15 +166,11 @@ def _around(content: dict[str, Any], where: object) -> tuple[tuple[int, ...], tu
     """Return the ids that the file puts before and after a text: read off a text encoded with and without them."""
     if content.get("post_processor") is None:
         return (), ()
-    try:
+    with readable(where):
         backend = tokenizers.Tokenizer.from_str(json.dumps({**content, "padding": None, "truncation": None}))
         texts = ["a", *list(backend.get_vocab())[:MOST_SAMPLES]]
         sample = next((text for text in texts if backend.encode(text, add_special_tokens=False).ids), "a")
         plain, whole = (backend.encode(sample, add_special_tokens=around).ids for around in (False, True))
-    except BaseException as error:  # a bare Exception for what cannot be parsed; a panic is not even an Exception
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            raise
-        raise CheckpointError(f"{where}: this is not a readable tokenizer ({str(error)[:200]})") from error
     start = next((i for i in range(len(whole)) if whole[i : i + len(plain)] == plain), None)
     if start is None:
         raise CheckpointError(f"{where}: what it puts around a text is not before and after it alone")

@@ -39,10 +39,6 @@ def read_marian_tokenizer(folder: SourceFolder, config: Mapping[str, Any], n_ids
     special = SpecialTokens(n_ids, ids[PAD], ids[UNK], start, ids[EOS], suffix=(ids[EOS],))
     sides = [read_spm(folder.bytes(name, "tokenizer"), folder.path / name) for name in SIDE_FILES]
     content = {
-        "version": "1.0",
-        "added_tokens": [],
-        "normalizer": None,
-        "pre_tokenizer": None,
         "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
         "model": {"type": "WordLevel", "vocab": ids, "unk_token": UNK},
         SIDES: sides,
@@ -118,13 +114,8 @@ def _tokenizer(pieces: list[tuple[str, float]], charsmap: bytes) -> dict[str, An
         steps.insert(0, {"type": "Precompiled", "precompiled_charsmap": encoded})
     marks = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}
     return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
         "normalizer": {"type": "Sequence", "normalizers": steps},
         "pre_tokenizer": marks,
-        "post_processor": None,
         "decoder": marks,
         "model": {"type": "Unigram", "unk_id": 0, "vocab": [list(piece) for piece in pieces], "byte_fallback": False},
     }

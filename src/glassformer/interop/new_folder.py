@@ -23,23 +23,16 @@ def new_folder(out: Path) -> Iterator[Path]:
         ResourceError: the disk cannot be written.
     """
     out = Path(os.path.realpath(out))
-    for path in out.parent.glob(".tmp-*"):
+    for path in out.parent.glob(".tmp-*") if os.name != "nt" else ():  # which has no signal that changes nothing
         process, _, count = path.name.removeprefix(f".tmp-{out.name}-").partition("-")
         is_temporary = process.isdecimal() and len(process) < 10 and count.isdecimal()
-        if is_temporary and not _is_running(int(process)) and path.is_dir() and not path.is_symlink():
+        if is_temporary and path.is_dir() and not path.is_symlink():
             with suppress(OSError):
-                remove_folder(path)
+                try:
+                    os.kill(int(process), 0)
+                except ProcessLookupError:
+                    remove_folder(path)
     with write_folder_atomically(out) as building:
         yield building
         if out.is_dir():
             out.rmdir()  # it is empty, or this fails
-
-
-def _is_running(process: int) -> bool:
-    """Return True if there is such a process, or if that cannot be known."""
-    try:
-        if os.name != "nt":  # Windows has no signal that changes nothing
-            os.kill(process, 0)
-    except OSError as error:
-        return not isinstance(error, ProcessLookupError)
-    return True

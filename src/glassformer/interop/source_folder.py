@@ -20,20 +20,14 @@ from torch import Tensor
 
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.model_folder import read_shapes, read_tensors
-from glassformer.utils.safe_read import LIMITS, from_json, read_bytes
+from glassformer.utils.safe_read import LIMITS, from_json, open_regular, read_bytes
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt", "model.pth")
 _FACT = re.compile(r"^(license|base_model):[ ]*(?:\n[ ]*-[ ]*)?['\"]?([\w./+-]{1,100})['\"]?[ ]*$", re.MULTILINE)
+MOST_HEADER = 4 << 20
+"""Bytes that describe the tensors of a file: those of 30,000."""
 FLOATS = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
-
-
-@dataclass(frozen=True)
-class _Module:
-    """What `modules.json` of sentence-transformers says of a module."""
-
-    type: str
-    path: str
 
 
 @dataclass(frozen=True)
@@ -81,8 +75,8 @@ class SourceFolder:
 
     def modules(self, name: str) -> list[tuple[str, str]]:
         """Return the kind and the folder of each module of sentence-transformers, in the order of the file."""
-        found = from_json(list[_Module], self.bytes(name), self.path / name)
-        return [(module.type.rpartition(".")[2], module.path) for module in found]
+        found = from_json(list[dict[str, Any]], self.bytes(name), self.path / name)
+        return [(str(module.get("type")).rpartition(".")[2], str(module.get("path"))) for module in found]
 
     def card_facts(self) -> dict[str, Any]:
         """Return "license" and "base_model" of the metadata of the card, where it has them; of a list the first."""
@@ -103,10 +97,13 @@ class SourceFolder:
         """
         found: dict[str, Tensor] = {}
         for name in self._weight_files():
+            with open_regular(self.file(name), LIMITS["weights"]) as file:
+                if int.from_bytes(file.read(8), "little") > MOST_HEADER:
+                    raise CheckpointError(f"{self.path / name} is not a sound safetensors file: a header too large")
             read_shapes(self.file(name))  # a header that describes other than the bytes of the file is refused first
             for tensor_name, tensor in read_tensors(self.bytes(name, "weights"), self.path / name).items():
                 if tensor_name in found:
-                    raise CheckpointError(f"{self.path / name}: the tensor {tensor_name[:80]} is in another file, too")
+                    raise CheckpointError(f"{self.path / name}: the tensor {tensor_name[:80]!r} is in two files")
                 found[tensor_name] = tensor
         return found
 
@@ -178,5 +175,5 @@ class SourceTensors:
             name = min(self._rest)
             more = f" and {n} more tensors" if (n := len(self._rest) - 1) else ""
             size = math.prod(self._rest[name].shape)
-            message = f"{self._where} holds the tensor {name[:80]} of {size:,} numbers{more}, which no part here has"
+            message = f"{self._where} holds the tensor {name[:80]!r} of {size:,} numbers{more}, which no part here has"
             raise CheckpointError(message, "it is a model of another kind than its config.json says")
