@@ -70,6 +70,12 @@ def test_a_figure_is_written(cli: Callable, runs: Runs, tmp_path: Path, suffix: 
     message = cli("figure", runs.classify, "a good film", *flags, "--out", path)
     assert message.code == 0, message.err
     assert path.stat().st_size > 1000
+    for command in (
+        ["figure", runs.classify, "a", "attention"],
+        ["edit", runs.classify, "a", "encoder.0.self.head0=0"],
+    ):
+        again = cli(*command, "-o", path)
+        assert again.code == 2 and f"{path} exists" in again.err
 
 
 @pytest.mark.parametrize(

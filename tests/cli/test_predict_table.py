@@ -51,7 +51,8 @@ def test_a_classifier_labels_each_row_as_it_labels_a_text(cli: Callable, runs: R
     facts = json.loads(done.out)
     assert facts["rows"] == N and facts["precision"] == "fp32"
     rows = rows_of(out)
-    assert [*rows[0]] == ["id", "text", "note", "label", "probability", "probability_neg", "probability_pos"]
+    assert [*rows[0]][:5] == ["id", "text", "note", "label", "probability"]
+    assert [*rows[0]][5:] == ["probability_neg", "probability_pos", "truncated"]
     assert [{k: row[k] for k in ("id", "text", "note")} for row in rows] == rows_of(table)
     texts = [row["text"] for row in rows[:3]]
     alone = [json.loads(line) for line in cli("predict", runs.classify, *texts, "--json").out.splitlines()]
@@ -70,11 +71,38 @@ def test_a_translator_and_a_language_model(cli: Callable, runs: Runs, tmp_path: 
     )  # fmt: skip
     assert done.code == 0, done.err
     first, second = lines_of(tmp_path / "b.jsonl")
-    assert [*first] == ["text", "n", "translation", "score", "translation_2", "score_2"]
+    assert [*first][:6] == ["text", "n", "translation", "score", "translation_2", "score_2"]
+    assert [*first][6:] == ["truncated", "unfinished"]
     assert first["n"] == [1] and second["translation"] == "" and first["score"] >= first["score_2"]
     done = cli("predict-table", runs.lm, tmp_path / "a.jsonl", tmp_path / "c.csv.gz", "--max-new-tokens", "5")
     assert done.code == 0, done.err
-    assert gzip.decompress((tmp_path / "c.csv.gz").read_bytes()).startswith(b"text,n,continuation\nnumber 3,[1],")
+    assert gzip.decompress((tmp_path / "c.csv.gz").read_bytes()).startswith(
+        b"text,n,continuation,truncated\nnumber 3,[1],"
+    )
+
+
+def test_what_was_cut_is_marked_in_its_row(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    texts = ["number 3", "number 4 " * 400]
+    (tmp_path / "a.csv").write_text("".join(f"{text}\n" for text in ["text", *texts]), "utf-8")
+    for run, marks in ((runs.lm, ["truncated"]), (runs.translate, ["truncated", "unfinished"])):
+        done = cli("predict-table", run, tmp_path / "a.csv", tmp_path / f"{run.name}.jsonl", "--max-new-tokens", "2")
+        assert done.code == 0, done.err
+        alone = [
+            json.loads(line) for line in cli("predict", run, *texts, "--max-new-tokens", "2", "--json").out.splitlines()
+        ]
+        rows = lines_of(tmp_path / f"{run.name}.jsonl")
+        assert [[row[mark] for mark in marks] for row in rows] == [[mark in each for mark in marks] for each in alone]
+        assert [row["truncated"] for row in rows] == [False, True]
+
+
+def test_a_tagger_does_not_take_words_for_texts(cli: Callable, tmp_path: Path) -> None:
+    rows = "".join(f"Anna{i}\tB-X\nsees\tO\n\n" for i in range(30))
+    (tmp_path / "a.tsv").write_text(rows, "utf-8")
+    assert cli("train", "tag", "--train-file", tmp_path / "a.tsv", "--out", tmp_path / "run", *SMALL).code == 0
+    refused = cli("predict-table", tmp_path / "run", tmp_path / "a.tsv", tmp_path / "b.csv")
+    assert refused.code == 2 and "there is no column that is known to hold the text" in refused.err
+    (tmp_path / "c.csv").write_text("id,text\n1,Anna sees\n", "utf-8")
+    assert cli("predict-table", tmp_path / "run", tmp_path / "c.csv", tmp_path / "b.csv").code == 0
 
 
 def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
@@ -84,7 +112,11 @@ def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\na good [MASK]\nno mask\n", "utf-8")
     assert cli("predict-table", tmp_path / "masked", tmp_path / "a.csv", tmp_path / "b.csv").code == 0
     first, second = rows_of(tmp_path / "b.csv")
-    assert [*first] == ["text", "filled", "guesses"] and second["filled"] == "no mask" and second["guesses"] == "[]"
+    assert (
+        [*first] == ["text", "filled", "guesses", "truncated"]
+        and second["filled"] == "no mask"
+        and second["guesses"] == "[]"
+    )
     [guesses] = json.loads(first["guesses"])
     assert first["filled"] == f"a good {guesses[0]['token']}"
     bert_folder(tmp_path / "bert", "bare")
@@ -206,7 +238,7 @@ def test_what_contradicts_itself_is_refused(
     assert done.code == 2 and message in done.err, done.err
     assert sorted(path.name for path in Path().iterdir()) == ["in.csv", "taken.csv"]
     prefixed = cli("predict-table", runs.classify, "taken.csv", "b.csv", "--prefix", "model_")
-    assert prefixed.code == 0 and [*rows_of(Path("b.csv"))[0]] == ["text", "label", "model_label", "model_probability"]
+    assert prefixed.code == 0 and [*rows_of(Path("b.csv"))[0]][2:4] == ["model_label", "model_probability"]
 
 
 def test_classes_are_asked_of_a_classifier_alone(cli: Callable, runs: Runs, table: Path) -> None:

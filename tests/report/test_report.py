@@ -7,6 +7,7 @@ import json
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,10 @@ def test_a_bag_of_words_that_wins_is_said_at_the_top(fake_run: MakeRun) -> None:
     [found] = [each for each in diagnose(load_run_record(run)).findings if each.place == "baseline"]
     assert found.matter.startswith("“TF-IDF + logistic regression” does as well or better")
     assert f"{found.matter}; {found.remedy}." in report_of(run).split("## Result")[0]
+    record = load_run_record(run)
+    record.validations[-1] = replace(record.validations[-1], best=False)
+    [before] = [each for each in diagnose(record).findings if each.place == "baseline"]
+    assert found.remedy.startswith("train longer") and "half of the data" in before.remedy
     edit(run / "evaluation.json", lambda e: e["baselines"]["tfidf_logistic"].update(accuracy=0.6))
     assert "does as well or better" not in report_of(run).split("## Result")[0]
 

@@ -88,6 +88,8 @@ def check_suffix(out: str | None, *known: tuple[str, ...]) -> str:
     suffix, every = Path(out or "").suffix.lower(), [suffix for each in known for suffix in each]
     if out is not None and suffix not in every:
         raise UsageError(f"--out ends in {suffix or 'nothing'}", f"name a file that ends in {' or '.join(every)}")
+    if out is not None and suffix not in FINDINGS and os.path.lexists(out):
+        raise UsageError(f"{out} exists", "name a new file, or remove this one")
     return suffix
 
 
@@ -297,6 +299,7 @@ class Figure(Look):
     def run(self) -> Iterator[Result]:
         if self.out is None:
             raise UsageError("figure needs --out, the file to draw into", f"as in: glassformer {self.example}")
+        check_suffix(self.out, FIGURES)
         _, text, kind = self.words
         [explained] = self.explained(loaded(self), [text], target=self.target)
         save_figure(explained, kind, self.out, layer=self.layer, head=self.head, method=self.method)

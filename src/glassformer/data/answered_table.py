@@ -119,7 +119,7 @@ def format_for(path: Path) -> str:
     return kind
 
 
-class TableWriter:
+class TableWriter(ExitStack):
     """A file to which rows are added, in the format of `name`; a context manager.
 
     Args:
@@ -131,17 +131,11 @@ class TableWriter:
     def __init__(self, path: Path, name: Path, table: InputTable) -> None:
         self.kind, self.table = format_for(name), table
         self.names: Sequence[str] = ()
-        self._files = ExitStack()
-        file: Any = self._files.enter_context(open(path, "xb"))  # noqa: SIM115
+        super().__init__()
+        file: Any = self.enter_context(open(path, "xb"))  # noqa: SIM115
         if name.suffix.lower() == ".gz":
-            file = self._files.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
-        self._file = self._files.enter_context(io.TextIOWrapper(file, "utf-8", newline=""))
-
-    def __enter__(self) -> TableWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
+            file = self.enter_context(gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+        self._file = self.enter_context(io.TextIOWrapper(file, "utf-8", newline=""))
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write rows, each with the columns of its answer, which are the same in all."""

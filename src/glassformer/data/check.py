@@ -64,7 +64,7 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         splits = read_parts(schema, data_parts(schema, data), data, diagnostics)
     if not diagnostics.n_issues:
         loaded = _as_training(schema, data, loaded, diagnostics)
-    train, counts = splits.get("train"), diagnostics.counts
+    train, counts = splits["train"], diagnostics.counts
     for name, split in splits.items():
         counts.update({f"{name}: {what}": n for what, n in _counts(schema, split, train).items()})
     sizes = {name: sum(map(len, split.text)) if running else len(split) for name, split in splits.items()}
@@ -94,13 +94,12 @@ def _as_training(
     return loaded
 
 
-def _counts(schema: DataSchema, split: Split, train: Split | None) -> dict[str, int]:
+def _counts(schema: DataSchema, split: Split, train: Split) -> dict[str, int]:
     """Return how many examples of a part are unusual, and in which way."""
     columns = [split.text, split.answers] if schema.parallel else [split.text]
     empty = sum(not all(side.strip() for side in example) for example in zip(*columns, strict=True))
-    counts = {"empty": empty, "duplicates": n_duplicates(split)}
-    if train:
-        counts["also in training"] = compared(split, train, schema.columns is None).get("n_in_training", 0)
+    shared = compared(split, train, schema.columns is None).get("n_in_training", 0)
+    counts = {"empty": empty, "duplicates": n_duplicates(split), "also in training": shared}
     if schema.columns and schema.columns[-1].separator is not None:
         counts["texts without a label"] = sum(not answer for answer in split.answers)
     return counts | dict(schema.count(split))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -73,9 +73,8 @@ class Split:
 
     @property
     def answers(self) -> list[str]:
-        """Return the targets; raise DataError if there are none."""
-        if self.answer is None:
-            raise DataError(f"{self.source or 'a split'}: the texts have no targets")
+        """Return the targets of texts that have some."""
+        assert self.answer is not None
         return self.answer
 
     @cached_property
@@ -170,12 +169,12 @@ def group_split(
     """
     labels = [None] * len(groups) if labels is None else labels
     rng = np.random.default_rng([seed, len(groups)])
-    members: dict[Hashable, list[int]] = {}
+    members = defaultdict[Hashable, list[int]](list)
     for i, group in enumerate(groups):
-        members.setdefault(group, []).append(i)
-    strata: dict[Hashable, list[list[int]]] = {}
+        members[group].append(i)
+    strata = defaultdict[Hashable, list[list[int]]](list)
     for rows in members.values():
-        strata.setdefault(labels[rows[0]], []).append(rows)
+        strata[labels[rows[0]]].append(rows)
     divisible = [stratum for stratum in strata.values() if len(stratum) > 1]
     owed = [fraction * sum(map(len, stratum)) for stratum in divisible]
     quotas, wanted = [int(share) for share in owed], max(1, round(len(groups) * fraction))
@@ -196,10 +195,8 @@ def group_split(
         else:  # a text with two labels may hold the last example of one of them
             left.update(labels[i] for i in rows)
     if not held_out:  # a small share of few large groups
-        count = Counter(labels)
-        spare = (
-            rows for rows in members.values() if Counter(labels[i] for i in rows).items().isdisjoint(count.items())
-        )
+        whole = Counter(labels).items()
+        spare = (rows for rows in members.values() if whole.isdisjoint(Counter(labels[i] for i in rows).items()))
         held_out = min(spare, key=len, default=[])
     if not held_out:
         raise DataError("nothing can be set aside, since each text holds the last example of a label")

@@ -26,6 +26,7 @@ LEARNED, RISEN = 0.95, 1.2
 OVERFIT, STILL_IMPROVING, NEGLIGIBLE = 1.1, 0.99, 0.005
 """The last validation loss, as a share of the best before it, above which it overfits, and below which it improves;
 and share of the first training loss: a smaller rise of the validation loss is none, and below it nothing is to gain."""
+LONGER = "train longer: more --epochs, --steps or --minutes"
 BELOW_CHANCE, ABOVE_CHANCE = 0.3, 1.5
 """Nats below and above ln of the number of answers between which first losses of untrained models lie, unless their
 output is tied: up to 1 above, and 1.9 or more with a bias of 5."""
@@ -139,7 +140,7 @@ def validation_loss(facts: RunRecord) -> Iterator[Finding]:
         yield Finding(matter, remedy, "validation loss", numbers)
     elif negligible < last < STILL_IMPROVING * best:
         matter = f"it was still improving (validation loss {best:.3f} → {last:.3f})"
-        yield Finding(matter, "train longer: more --epochs, --steps or --minutes", "validation loss", numbers, "know")
+        yield Finding(matter, LONGER, "validation loss", numbers, "know")
 
 
 def first_loss(facts: RunRecord) -> Iterator[Finding]:
@@ -228,12 +229,14 @@ def baselines(facts: RunRecord) -> Iterator[Finding]:
     """Yield a finding for each simpler model whose headline score is in the interval of the model's, or better."""
     metric, score, interval = facts.score
     worst = interval[0 if metric.higher_is_better else 1] if interval else score
+    best_at_end = any(row.best for row in facts.validations[-1:])
+    remedy = LONGER if best_at_end else "if half of the data (--limit) does clearly worse, more would help"
     for key, title in facts.task_report.baselines.items():
         rival = facts.evaluation.baselines.get(key, {}).get(metric.name) if facts.evaluation else None
         if score is not None and worst is not None and rival is not None and not metric.better(worst, rival):
             does = "may do" if metric.better(score, rival) else "does"
             matter = f"“{title}” {does} as well or better here ({metric.title} {metric.write(rival)})"
-            yield Finding(matter, "if half of the data (--limit) does clearly worse, more would help", "baseline")
+            yield Finding(matter, remedy, "baseline")
 
 
 def task(facts: RunRecord) -> Iterator[Finding]:

@@ -145,23 +145,27 @@ def _marked(read: ReadText, span: TagSpan, shares: np.ndarray) -> dict[str, Any]
     return {"start": start, "end": end, "label": span.label, "text": read.source[start:end], "probability": p}
 
 
-MARKS = frozenset({"text", "pair", "truncated", "unknown", "unfinished", "probabilities", "n_best"})
+MARKS = frozenset({"text", "pair", "prompt", "truncated", "unknown", "unfinished", "probabilities", "n_best"})
 """What an answer says besides the answer: its text, marks that are counted at the end, and what is asked for."""
 
 
 def answer_columns(answer: Mapping[str, Any], probabilities: bool = False, prefix: str = "") -> dict[str, Any]:
-    """Return an answer as the columns of a table, under its own names, without its text and marks.
+    """Return an answer as the columns of a table, under its own names, without its text.
 
     Of several translations the others are `translation_2`, `score_2` and so on; with `probabilities` that of each class
     is `probability_CLASS`. What a language model writes is `continuation`, for `text` is usually its prompt's column.
+    Whether the text was cut is `truncated`, and whether a translation hit the length limit `unfinished`.
     """
-    if "prompt" in answer:
-        return {f"{prefix}continuation": answer["text"]}
     columns = {name: value for name, value in answer.items() if name not in MARKS}
+    if "prompt" in answer:
+        columns["continuation"] = answer["text"]
     for rank, other in enumerate(answer.get("n_best", ())[1:], start=2):
         columns |= {f"{name}_{rank}": value for name, value in other.items()}
     if probabilities:
         columns |= {f"probability_{name}": value for name, value in answer["probabilities"].items()}
+    columns["truncated"] = "truncated" in answer
+    if "translation" in answer:
+        columns["unfinished"] = "unfinished" in answer
     return {f"{prefix}{name}": value for name, value in columns.items()}
 
 

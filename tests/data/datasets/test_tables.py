@@ -151,8 +151,35 @@ def test_lists_in_json_lines_are_of_several_labels(tmp_path: Path) -> None:
     content = "".join(json.dumps({"text": text, "labels": [label]}) + "\n" for text, label in ROWS)
     assert "`multilabel` reads texts with several labels" in read(tmp_path, content, "a.jsonl").message
     assert len(read(tmp_path, content, "a.jsonl", "multilabel").examples) == 24
-    vectors = "".join(json.dumps({"text": text, "labels": [0, 1]}) + "\n" for text, _ in ROWS)
-    assert "vector of 0 and 1" in read(tmp_path, vectors, "a.jsonl", "multilabel").message
+
+
+@for_each(
+    ("name", "task", "cell"),
+    [
+        ("a.csv", "multilabel", "[0 1 0]"),
+        ("a.csv", "multilabel", "[0. 1. 1.]"),
+        ("a.csv", "multilabel", "0|1"),
+        ("a.csv", "classify", "1 0 0"),
+        ("a.jsonl", "multilabel", [0, 1]),
+        ("a.jsonl", "multilabel", [True, False, False]),
+        ("a.jsonl", "multilabel", [1.0, 0.0]),
+    ],
+)
+def test_vectors_of_0_and_1_are_one_sentence(tmp_path: Path, name: str, task: str, cell: Any) -> None:
+    lines = (f"{text},{cell}" if name == "a.csv" else json.dumps({"text": text, "labels": cell}) for text, _ in ROWS)
+    header = "text,labels\n" * (name == "a.csv")
+    found = read(tmp_path, header + "\n".join(lines), name, task)
+    assert " is a vector of 0 and 1 write the names of each text's labels" in found.message
+    assert not found.report.errors
+
+
+@for_each(
+    "content",
+    ['[\n{"text": "a", "label": "b"},\n', '{\n"text": "a",\n', '{"text": "a", "text": "b"}\n', "3\n", "text,y\n"],
+)
+def test_json_of_another_form_is_one_error(tmp_path: Path, content: str) -> None:
+    found = read(tmp_path, content * 20, "a.jsonl")
+    assert len(found.report.errors) == 1 and "; write one object a line, such as {" in found.message
 
 
 @for_each("cell", ["['a', 'b']", "{'a'}", "('a', 'b')", "[[1, 2]]", "{billing}", "(fees)", '{"a": 1}', "0;1;0"])
@@ -181,11 +208,17 @@ PREMISES = [(f"the dog {i} ran home", f"an animal {i} moved", "xyz"[i % 3]) for 
             "header (nr, was, label) or number from 1: --text-column … (of pairs of texts also --pair-column)",
         ),
         ([("7", *row) for row in ROWS], None, "--text-column … --label-column …"),
-        (
-            [(text, "01"[len(text) % 2], "10"[len(text) % 2]) for text, _ in ROWS],
-            ("text", "rude", "odd"),
-            "hold 0 and 1",
+        *(
+            (
+                [(text, ab[i % 2], ab[i % 3 > 0]) for i, (text, _) in enumerate(ROWS)],
+                ("text", "a", "b"),
+                "a, b hold 0 and 1",
+            )
+            for ab in (("0", "1"), ("False", "True"), ("0.0", "1.0"))
         ),
+        ([("1", *row, "") for row in ROWS], ("Datum", "was", "wie", ""), "--header no; if yes, name what is read, by"),
+        ([("", ""), HEADER, *ROWS], ("My export", ""), "--header no; if yes, name what is read, by"),
+        ([("x",) * 3000] * 9, tuple(f"c{i}" for i in range(3000)), "…) or number from 1: --text-column"),
     ],
 )
 def test_what_is_not_known_is_named_at_once(tmp_path: Path, rows: Any, header: Any, hint: str) -> None:
@@ -228,14 +261,13 @@ def test_a_limit_that_leaves_one_class_is_refused_by_the_check(tmp_path: Path) -
     assert "two or more labels are needed" in problem.message
 
 
-def test_decimal_commas_are_one_line(tmp_path: Path) -> None:
-    found = read(
-        tmp_path,
-        table([(text, f"{i},5") for i, (text, _) in enumerate(ROWS)], ("text", "stars"), ";"),
-        task="regress",
-        header="yes",
-    )
-    assert len(found.report.errors) == 1 and "'0,5' is not a number (nor are 23 more with commas)" in found.message
+@for_each("form", ["{},5", "{}%", "$ {}.5", "2024-01-{}"])
+def test_numbers_in_one_other_form_are_one_line(tmp_path: Path, form: str) -> None:
+    content = table([(text, form.format(i)) for i, (text, _) in enumerate(ROWS)], ("text", "stars"), ";")
+    found = read(tmp_path, content, task="regress", header="yes")
+    assert len(found.report.errors) == 1
+    assert f"a.csv:2: {form.format(0)!r} is not a number" in found.message
+    assert "(and 23 more of this form)" in found.message
 
 
 def test_annotations_that_were_rejected_are_refused(tmp_path: Path) -> None:

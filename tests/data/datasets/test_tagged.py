@@ -161,16 +161,21 @@ def test_rejected_annotations_are_refused(mark: dict[str, Any], tmp_path: Path) 
         ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}\n', 1, "2 words, but 1 tags; each word has one"),
         ("a.jsonl", '{"tokens": ["a", ""], "tags": ["O", "O"]}\n', 1, "word 2 is ''"),
         ("a.jsonl", '{"tokens": ["a"], "ner_tags": [3]}\n', 1, "the tags are a list of strings, and 3 is of type int"),
-        ("a.jsonl", '{"tokens": "ab", "words": 3}\n', 1, "name them), but there is 'tokens', 'words'"),
+        ("a.jsonl", '{"tokens": "ab", "words": 3}\n', 1, "but there is 'tokens', 'words'; name them (--text-column …"),
         ("a.jsonl", '{"words": "ab c", "tags": "O O"}\n', 1, "are expected"),
         ("a.jsonl", '["ab c", {"entities": [[0, 2, "X"]]}]\n', 1, "a JSON object is expected, not list"),
         (
             "a.jsonl",
             '{"text": "ab c", "spans": [], "entities": [[0, 2, "X"]]}\n',
             1,
-            "'entities' is not: --label-column",
+            "name them (--label-column entities)",
         ),
-        ("a.jsonl", '{"text": "ab c", "labels": [], "entities": [[0, 2, "X"]]}\n', 1, "are expected"),
+        (
+            "a.jsonl",
+            '{"text": "ab c", "labels": [], "entities": [{"start": 0, "end": 2, "label": "X"}]}\n' * 9,
+            1,
+            "there is 'text', 'labels', 'entities'; name them (--label-column entities)",
+        ),
         ("a.jsonl", '{"tokens": [{"text": "ab", "start": 0}], "tags": ["O"]}\n', 1, "are a list of strings"),
     ],
 )
@@ -179,7 +184,7 @@ def test_a_bad_line_is_named(name: str, lines: str, line: int, message: str, tmp
     with pytest.raises(DataError) as error:
         read(path)[2].raise_if_any()
     assert message in str(error.value)
-    assert str(error.value).startswith(f"{path}:{line}: ")
+    assert str(error.value).startswith(f"{path}:{line}: ") and "more problems" not in str(error.value)
 
 
 @for_each(

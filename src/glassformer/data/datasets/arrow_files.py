@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.sources import MAX_UNPACKED_BYTES, unreadable
+from glassformer.data.sources import MAX_UNPACKED_BYTES
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import sha256_file
 
@@ -50,9 +50,6 @@ def read_batches(path: Path, diagnostics: Diagnostics) -> Iterator[Any]:
         DataError: the file unpacks to too much.
     """
     pa, n = pyarrow_for(path), 0
-    if what := unreadable(path):
-        diagnostics.stop(path, 0, "missing", what)
-        return
     diagnostics.hashes[path.as_posix()] = sha256_file(path)
     most = left = max(MAX_UNPACKED_BYTES, MOST_TIMES * path.stat().st_size)
     try:
@@ -68,9 +65,8 @@ def read_batches(path: Path, diagnostics: Diagnostics) -> Iterator[Any]:
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0][:200]
         what = f"this is no Parquet or Arrow file, or a damaged one ({reason})"
-        diagnostics.error(path, n + 1 if n else 0, "format", what)
-        return
-    if not n:
+        diagnostics.stop(path, n, "format", what)
+    if not n and path not in diagnostics.cut:
         diagnostics.error(path, 0, "empty file", "the file is empty")
 
 
@@ -105,8 +101,7 @@ def read_fields(path: Path, diagnostics: Diagnostics) -> Iterator[dict[str, Any]
     for batch in read_batches(path, diagnostics):
         if not names:
             if len({*batch.schema.names}) < len(batch.schema):
-                diagnostics.stop(path, 0, "columns", "several columns have one name")
-                return
+                raise DataError(f"{path}: several columns have one name", "give each column a name of its own")
             unread = {field.name: field.type for field in batch.schema if not _is_read(pa, field.type)}
             names = [name for name in batch.schema.names if name not in unread]
             classes = {name: of for name, of in _classes_of(batch.schema.metadata or {}).items() if name in names}
@@ -114,8 +109,7 @@ def read_fields(path: Path, diagnostics: Diagnostics) -> Iterator[dict[str, Any]
             notes += [f"{name} has the classes {', '.join(of.values())}" for name, of in classes.items()]
             diagnostics.notes.extend(f"{path.name}: {note}" for note in notes)
             if not names:
-                diagnostics.stop(path, 0, "columns", f"no column holds text ({notes[0]})")
-                return
+                raise DataError(f"{path}: no column holds text ({notes[0]})", "write texts into one")
         columns = (batch.column(name) for name in names)
         columns = [column.cast(pa.string()) if pa.types.is_temporal(column.type) else column for column in columns]
         for row in pa.RecordBatch.from_arrays(columns, names).to_pylist():

@@ -22,6 +22,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from glassformer.data.datasets.labels import (
+    FLAGS,
+    NAMES_OF_LABELS,
     clean_label_sets,
     clean_labels,
     count_missing,
@@ -36,7 +38,7 @@ from glassformer.data.diagnostics import Diagnostics, encoding_issue
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.text.pairs import SEPARATOR, join_pair, pair_issue
-from glassformer.utils.formatting import counted
+from glassformer.utils.formatting import counted, shortened
 
 SAMPLE_ROWS = 1000
 """Rows read before columns are chosen."""
@@ -44,6 +46,8 @@ REJECTED = {"answer": ("reject", "ignore"), "status": ("discarded",), "was_cance
 """Fields by which Prodigy, Argilla and Label Studio mark an annotation that was rejected."""
 LONGEST_NAME = 100
 """Characters from which a cell is not compared with a header."""
+LONGEST_LIST = 300
+"""Characters of the names of columns in a message."""
 WORDS_OF_TEXT = 3
 """Mean number of words from which a column that is not read is named, since it may hold the second text of pairs."""
 Clean: TypeAlias = Callable[[Path, Sequence[int], Sequence[str], str, Diagnostics], list[str]]
@@ -141,7 +145,10 @@ TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns to read by position (JSON: by name), their headers, and the fields per row; 0 in JSON: any number."""
+    """The columns to read by position (JSON: by name), their headers, and the fields per row; 0 in JSON: any number.
+
+    A header is None where a table has none, and "" in a file with a word a line, whose places say nothing of a table.
+    """
 
     keys: tuple[int | str, ...]
     headers: tuple[str | None, ...]
@@ -164,10 +171,9 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Spli
     if columns is None:
         return Split([], [] if specs[1:] else None, str(path))
     lines, texts, answers, last = array("q"), list[str](), list[str](), specs[-1]
-    names, read = [[plain(name or "") for name in each] for each in (names, columns.headers)]
     for row in rows:
         fields = row.fields if isinstance(row.fields, dict) else dict(zip(names, row.fields, strict=False))
-        if len(specs) > 1 and (rejected := why_rejected(fields, read)):
+        if len(specs) > 1 and (rejected := why_rejected(fields, columns.headers)):
             diagnostics.error(path, row.line, "label", rejected)
         elif (values := row_values(row, columns, specs, path, diagnostics)) is not None:
             lines.append(row.line)
@@ -186,12 +192,11 @@ def open_table(
     """Return the columns to read, the rows below the header, and all names; no columns where that was reported."""
     rows = read_rows(path, diagnostics)
     sample = list(itertools.islice(rows, SAMPLE_ROWS))
-    cut = not sample or path in diagnostics.cut
-    columns = None if cut else choose_columns(path, sample, specs, diagnostics)
-    if columns is None:
+    if not sample or path in diagnostics.cut:
         deque(rows, maxlen=0)  # to the end, so that every error is reported
         return None, iter(()), []
-    names = [*sample[0].fields] if columns.has_header or not columns.n_fields else []
+    columns = choose_columns(path, sample, specs, diagnostics)
+    names = [*sample[0].fields] if columns.has_header else []
     return columns, below_header(path, itertools.chain(sample, rows), columns, diagnostics), names
 
 
@@ -235,38 +240,38 @@ class _Table:
 
     def there(self) -> str:
         if self.header:
-            return f"its columns: {', '.join(self.names)}"
+            return f"its columns: {shortened(', '.join(self.names), LONGEST_LIST)}"
         return f"it has {counted(len(self.names), 'columns')}, and no header (if it has: --header yes)"
 
     def hint(self, specs: ColumnSpecs, found: Sequence[object]) -> str:
         """Return the flags of the columns that were not found, or what to write instead of columns of 0 and 1."""
         called = [shlex.quote(name) if self.header else str(i + 1) for i, name in enumerate(self.names)]
-        binary = [name for i, name in enumerate(called) if {*map(str.strip, self.column(i))} == {"0", "1"}]
+        of_flags = [FLAGS.issuperset(map(plain, self.column(i))) for i in range(len(called)) if self.rows]
+        binary = [*itertools.compress(called, of_flags)]
         unknown = [spec for spec, place in zip(specs, found, strict=True) if place in (None, set())]
         if specs[-1].clean and specs[-1] in unknown and len(binary) > 1:
-            advice = "write the names of each text's labels into one column, parted by ;"
-            return f"{', '.join(binary)} hold 0 and 1: {advice}"
+            return f"{shortened(', '.join(binary), LONGEST_LIST)} hold 0 and 1: {NAMES_OF_LABELS}"
         flags = " ".join(f"{spec.flag} …" for spec in unknown)
         also = f" (of pairs of texts also {SECOND.flag})" if may_be_pairs(specs) else ""
-        names = f"header ({', '.join(called)}) or " if self.header else ""
+        names = f"header ({shortened(', '.join(called), LONGEST_LIST)}) or " if self.header else ""
         return f"name what is read, by {names}number from 1: {flags}{also}"
 
 
-def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> Columns | None:
-    """Choose the columns to read, with a note on them; None after reporting that there are too few.
+def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> Columns:
+    """Choose the columns to read, with a note on them.
 
     Raises:
         UsageError: a column is missing, or it is not clear what the first row is.
+        DataError: there are too few, or two have one name.
     """
     first, header = sample[0].fields, diagnostics.form.header
     of_json = isinstance(first, dict)
     names = [*dict.fromkeys(name for row in sample for name in row.fields)] if of_json else [*first]
     if len(names) < len(specs):
         needed = f"{counted(len(specs), 'columns')} are needed ({' and '.join(spec.name for spec in specs)})"
-        also = "" if of_json else "; --delimiter says what parts them"
-        there = f"{needed}, but there {'is' if len(names) == 1 else 'are'} {len(names)}{also}"
-        diagnostics.error(path, sample[0].line, "columns", there)
-        return None
+        there = f"there {'is' if len(names) == 1 else 'are'} {len(names)}"
+        hint = "write a field for each" if of_json else "--delimiter says what parts them"
+        raise DataError(f"{path}: {needed}, but {there}", hint)
     if of_json:
         values = ([row.fields.get(name) for name in names] for row in sample if isinstance(row.fields, dict))
         below = [["" if value is None else str(value) for value in row] for row in values]
@@ -299,15 +304,15 @@ def has_header(path: Path, names: Sequence[str], below: Sequence[Sequence[str]],
     if may_be_pairs(specs) and not usual[0] and usual[1] and (first := {*lowered}.intersection(_FIRSTS.split())):
         what = f"{path}: by its name the column {min(first)!r} holds the first text of a pair"
         raise UsageError(what, f"name that of the second: {SECOND.flag} …; to read one alone: {TEXT.flag} …")
-    n_spaced = [sum(" " in cell.strip() for cell in column) for column in zip(*below, strict=True)]
     single = not any(" " in name.strip() for name in names)  # words above texts of several
+    n_spaced = (sum(" " in cell.strip() for cell in column) for column in zip(*below, strict=True))
     of_words = single and len(below) > 1 and 2 * min(n_spaced) > len(below)
-    trained = any(spec.trained and not spec.requested for spec in specs)
-    doubtful = of_words or trained or any(name in spec.usual for spec in specs for name in lowered)
+    named = ((spec.trained and not spec.requested) or {*lowered}.intersection(spec.usual) for spec in specs)
+    doubtful = of_words or any(named)
     if all(spec.place for spec in specs) or not doubtful:
         known = next((i for i in (last.position, last.place and last.place[0]) if i is not None), None)
         places = range(len(names)) if known is None else [known]
-        for i in [i for i in places if not last.doubt([row[i] for row in (names, *below)])][-1:]:
+        for i in [i for i in places if lowered[i] and not last.doubt([row[i] for row in (names, *below)])][-1:]:
             if last.doubt is not few_values or values[i].issuperset(last.parts(names[i])):
                 return False
     shown = ", ".join(repr(name[:40]) for name in names[:6])
@@ -362,9 +367,7 @@ def _note(table: _Table, places: Sequence[int], specs: ColumnSpecs, diagnostics:
     notes = [f"{'' if table.header else 'no header; '}{shown}; first example: {first}"]
     for i in range(len(called)) if may_be_pairs(specs) and table.rows else ():
         if i not in places and sum(len(cell.split()) for cell in table.column(i)) >= WORDS_OF_TEXT * len(table.rows):
-            notes.append(
-                f"column {called[i]} is not read; if it is the second text of a pair: {SECOND.flag} {called[i]}"
-            )
+            notes.append(f"column {called[i]} is not read; as second text of a pair: {SECOND.flag} {called[i]}")
     diagnostics.notes += [f"{table.path.name}: {note}" for note in notes]
 
 
@@ -425,7 +428,7 @@ def row_values(
     return tuple(values)
 
 
-def why_rejected(fields: Mapping[str, Any], read: Sequence[str]) -> str:
+def why_rejected(fields: Mapping[str, Any], read: Sequence[str | None]) -> str:
     """Return that an annotator rejected a row, where a field that is not read says so; else ""."""
     for name, marks in REJECTED.items():
         if name not in read and str(fields.get(name)).casefold() in marks:
@@ -467,7 +470,7 @@ def text_specs(
         raise UsageError("the model reads one text, and a column of second texts was named", "leave out --pair-column")
     specs = (text, SECOND) if pairs else (text,)
     found = tuple(replace(spec, requested=name) for spec, name in zip(specs, requested, strict=False))
-    found = as_trained(found, known)
+    found = as_trained(found, known if known and known.headers[0] != "" else None)
     if pairs and not (found[1].requested or found[1].trained or found[1].place):
         raise UsageError("the model reads two texts", "name the column of the second: --pair-column")
     return found

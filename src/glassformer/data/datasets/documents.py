@@ -94,9 +94,7 @@ def note_markup(path: Path, lines: Sequence[str], diagnostics: Diagnostics) -> N
         diagnostics.notes.append(f"{path}: {what}, read as they are written; {advice}")
 
 
-def cut_running_text(
-    documents: list[str], data: DataConfig, source: str, has_test: bool, diagnostics: Diagnostics
-) -> dict[str, Split]:
+def cut_running_text(train: Split, data: DataConfig, has_test: bool, diagnostics: Diagnostics) -> dict[str, Split]:
     """Split off a share for validation, without a test part also TEST_SHARE for that, and the rest for training.
 
     Of at least ten documents whole ones are chosen by seed; else the end of the text is taken, test last.
@@ -104,6 +102,7 @@ def cut_running_text(
     Raises:
         DataError: too little text is in a part.
     """
+    documents, source = train.text, train.source
     shares, taken = {"valid": data.valid_fraction} | ({} if has_test else {"test": TEST_SHARE}), dict[str, list[str]]()
     if len(documents) >= ENOUGH_FILES:
         order = np.random.default_rng([data.split_seed, len(documents)]).permutation(len(documents))

@@ -6,7 +6,6 @@ are refused. Training, validation and test data go through the same function.
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections import Counter, defaultdict
@@ -14,7 +13,10 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
+
 from glassformer.data.diagnostics import Diagnostics
+from glassformer.errors import DataError
 
 JOINERS = "\u200c\u200d"
 """They change how letters and emoji join, so they are kept within a label."""
@@ -28,7 +30,9 @@ PERHAPS_MISSING = frozenset("na n/a none null nil ? . -- unknown unlabeled (blan
 """How else a missing value, or a label that is not known, is written; a class may be called so too."""
 SEPARATORS = re.compile(r"[,;|/+&]")
 """What else parts the labels of a cell."""
-VECTOR = "is a vector of 0 and 1; write the names of the labels"
+FLAGS = frozenset("0 1 0. 1. 0.0 1.0 true false".split())
+"""What stands in vectors, and in columns, that say of each label whether a text has it."""
+NAMES_OF_LABELS = "write the names of each text's labels into one column, parted by ;"
 MAX_SHOWN = 5
 
 _IN_BRACKETS = re.compile(r"\[.*\]|\{.*\}|\(.*\)", re.DOTALL)
@@ -92,15 +96,22 @@ def why_no_label(label: str) -> str:
         return f"the label {label[:40]!r} holds a line break"
     if label.casefold() in MISSING:
         return f"the label is {label!r}, a missing value; remove the row, or give the class another name"
-    if len(parts := re.split(r"[,;\s]+", label.strip("[]() "))) > 1 and {*parts} <= {"0", "1"}:
-        return f"the label {label[:40]!r} {VECTOR}"
     return ""
+
+
+def refuse_vectors(path: Path, cells: Sequence[str], separator: str) -> None:
+    """Raise DataError where a cell is a vector of 0 and 1."""
+    for cell in dict.fromkeys(cells):
+        parts = re.split(r"[,;|\s]+", cell.replace(separator or ";", ";").strip("[](){} ").casefold())
+        if len(parts) > 1 and FLAGS.issuperset(parts):
+            raise DataError(f"{path}: the cell {cell[:60]!r} is a vector of 0 and 1", NAMES_OF_LABELS)
 
 
 def clean_labels(
     path: Path, lines: Sequence[int], labels: Sequence[str], separator: str, diagnostics: Diagnostics
 ) -> list[str]:
     """Return the labels spelled one way; count what was changed, report what is missing or easily confused."""
+    refuse_vectors(path, labels, separator)
     written = Counter(labels)
     clean = {label: normalised_label(label) for label in written}
     wrong = {label: problem for label, spelled in clean.items() if (problem := why_no_label(spelled))}
@@ -113,13 +124,10 @@ def clean_labels(
 
 def note_spellings(path: Path, written: Counter[str], diagnostics: Diagnostics) -> None:
     """Count the labels that were spelled another way, and note those that are easily confused or perhaps missing."""
-    counts, n_changed = Counter[str](), 0
+    counts, notes = Counter[str](), list[str]()
     for label, n in written.items():
-        clean = normalised_label(label)
-        counts[clean] += n
-        n_changed += n * (clean != label)
-    notes = list[str]()
-    if n_changed:
+        counts[normalised_label(label)] += n
+    if n_changed := sum(n for label, n in written.items() if normalised_label(label) != label):
         diagnostics.counts["labels spelled another way"] += n_changed
         merged = len(written) - len(counts)
         also = f"; {merged} of them became one with another" if merged else ""
@@ -180,6 +188,7 @@ def clean_label_sets(
 
     Labels hold no line breaks, so that the lines are read again as they were, whatever parted them in the file.
     """
+    refuse_vectors(path, cells, separator)
     parted = list[list[str]]()
     for line, cell in zip(lines, cells, strict=True):
         try:
@@ -206,17 +215,11 @@ def _parted(cell: str, separator: str) -> list[str]:
     """Return the labels of a cell, which may be a JSON list, as `predict-table` writes one into a table.
 
     Raises:
-        ValueError: it stands in brackets, and is no list of labels; or it is a vector of 0 and 1.
+        ValueError: it stands in brackets, and is no list of labels.
     """
     if _IN_BRACKETS.fullmatch(cell.strip()):
         try:
-            labels = json.loads(cell)
-        except json.JSONDecodeError:
-            labels = None
-        if not isinstance(labels, list):
-            raise ValueError(f"is no JSON list; write the labels parted by {separator!r}")
-        cell = joined_labels(labels, separator)
-    parts = [part for part in cell.split(separator) if part.strip()]
-    if len(parts) > 1 and {part.strip() for part in parts} <= {"0", "1"}:
-        raise ValueError(VECTOR)
-    return parts
+            cell = joined_labels(msgspec.json.decode(cell, type=list), separator)
+        except msgspec.MsgspecError:
+            raise ValueError(f"is no JSON list; write the labels parted by {separator!r}") from None
+    return [part for part in cell.split(separator) if part.strip()]

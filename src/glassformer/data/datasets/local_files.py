@@ -68,14 +68,14 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: Columns | None =
     if data.dataset != "files":
         text = getattr(import_module(f"glassformer.data.datasets.{module}"), function)(data)
         return limited(text, data.limit, data.split_seed)
-    diagnostics, source = Diagnostics(), str(data.files.train_file or data.files.src_file)
+    diagnostics = Diagnostics()
     splits = read_parts(schema, data_parts(schema, data), data, diagnostics, known)
     diagnostics.raise_if_any()
     columns = splits["train"].columns
     if "valid" not in splits and data.use_test_as_validation and "test" in splits:
         splits["valid"] = splits["test"]
     elif "valid" not in splits and schema.columns is None:
-        splits |= cut_running_text(splits["train"].text, data, source, "test" in splits, diagnostics)
+        splits |= cut_running_text(splits["train"], data, "test" in splits, diagnostics)
     elif "valid" not in splits:
         splits |= _set_aside(schema, splits["train"], data, diagnostics)
     read = {"notes": [*dict.fromkeys(diagnostics.notes)], "counts": dict(+diagnostics.counts)}
@@ -98,7 +98,7 @@ def load_test(
     Raises:
         UsageError, DataError: as `load_text_data`; also for an answer the model does not know.
     """
-    diagnostics = Diagnostics() if diagnostics is None else diagnostics
+    diagnostics = diagnostics or Diagnostics()
     part = data_parts(schema, data, need_train=False)["test"] or _part(replace(data.files, train_file=None), "train")
     if part is None:
         hint = "name the files: --test-file, or of translations --test-src-file and --test-tgt-file"
@@ -133,9 +133,8 @@ def read_parts(
     diagnostics.form = files
     if may_be_pairs(specs) and (files.pair_column is not None or (known is not None and len(known.headers) > 2)):
         specs = with_second(specs)
-    requested = {spec: getattr(files, spec.flag[2:].replace("-", "_")) for spec in specs}
-    separators = {spec: spec.separator and files.label_separator for spec in specs}
-    specs = tuple(replace(spec, requested=requested[spec], separator=separators[spec]) for spec in specs)
+    named, parted = {spec: getattr(files, spec.flag[2:].replace("-", "_")) for spec in specs}, files.label_separator
+    specs = tuple(replace(spec, requested=named[spec], separator=spec.separator and parted) for spec in specs)
     for name, part in parts.items():
         if part:
             splits[name] = _read_part(schema, part, as_trained(specs, known), diagnostics)

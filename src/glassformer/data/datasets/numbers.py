@@ -6,6 +6,7 @@ A number is written with a decimal point: 3, -0.5, 1e6. What might be read in tw
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,15 +38,18 @@ def why_no_number(cell: str) -> str:
 def clean_numbers(
     path: Path, lines: Sequence[int], cells: Sequence[str], separator: str, diagnostics: Diagnostics
 ) -> list[str]:
-    """Return the numbers without spaces and invisible characters around them; report decimal commas in one line."""
-    cells = [normalised_label(cell) for cell in cells]
-    if commas := [i for i, cell in enumerate(cells) if "," in cell and NUMBER.fullmatch(re.sub("[.,]", "", cell))]:
-        others = f" (nor are {len(commas) - 1:,} more with commas)" if commas[1:] else ""
-        what = (
-            f"{cells[commas[0]][:40]!r} is not a number{others}; write numbers with a decimal point and without a comma"
-        )
-        diagnostics.error(path, lines[commas[0]], "label", what)
-        for i in commas:  # no line for each of them
+    """Return the numbers without spaces and invisible characters around them; report those of one form in one line.
+
+    What differs in its digits alone is of one form: 1,5 and 2,25, or 5% and 70%.
+    """
+    cells, forms = [normalised_label(cell) for cell in cells], defaultdict[str, list[int]](list)
+    for i, cell in enumerate(cells):
+        if why_no_number(cell) and re.search(r"\d", cell):
+            forms[re.sub(r"\d+", "0", cell)].append(i)
+    for first, *others in forms.values():
+        more = f" (and {len(others):,} more of this form)" if others else ""
+        diagnostics.error(path, lines[first], "label", f"{why_no_number(cells[first])}{more}")
+        for i in (first, *others):  # no line for each of them
             cells[i] = "0"
     return cells
 

@@ -25,6 +25,7 @@ LARGEST_FIELD = 1 << 30
 """Characters; `csv` refuses fields over 131,072 unless told."""
 HEAD_LINES, HEAD_ROWS = 1000, 101
 """Lines that are read before the delimiter is known, and the rows among them that it must part alike."""
+OBJECTS = 'write one object a line, such as {"text": "…", "label": "…"}'
 ADVICE = 'double the quotes in texts (""), or, if quotes are characters: --quotes no'
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _NAMES_DELIMITER = re.compile(r'"?sep=(\\t|[^\w"]|"[^\w"]")"?[,;\t ]*', re.IGNORECASE)
@@ -45,7 +46,7 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
         UsageError: the file's name does not show its format.
     """
     suffix = suffix_of(path)
-    if path.exists() and (message := unreadable(path)):
+    if message := unreadable(path):
         diagnostics.stop(path, 0, "missing", message)
     elif is_columnar(path):
         from glassformer.data.datasets.arrow_files import read_fields
@@ -154,7 +155,7 @@ def _quoted_rows(
             problem = _quote_problem(taken, fields, delimiter, width, diagnostics.form.quotes == "yes")
         except csv.Error as error:
             fields, end = [], "" if len(taken) == 1 else f", seen at line {taken[-1][0]}"
-            problem = f"{_reason(error)} in the row that begins here{end}"
+            problem = _reason(error, f"in the row that begins here{end}")
         if problem and path not in diagnostics.cut:  # else the row is not whole
             diagnostics.stop(path, taken[0][0], "quote", problem)
         elif not problem:
@@ -184,27 +185,35 @@ def _quote_problem(
     return f"{what} themselves; {ADVICE}; if this is one text: --quotes yes"
 
 
-def _reason(error: csv.Error) -> str:
+def _reason(error: csv.Error, where: str) -> str:
     if "unexpected end" in str(error):
-        return f"a quote is not closed; {ADVICE}"
+        return f"a quote is not closed {where}; {ADVICE}"
     if "new-line" in str(error):
-        return "a carriage return stands outside quotes"
-    return f"a stray quote ({error}); {ADVICE}"
+        return f"a carriage return stands outside quotes {where}"
+    return f"a stray quote ({error}) {where}; {ADVICE}"
 
 
 # --- JSON Lines ------------------------------------------------------------------------------------------------
 
 
 def _json_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
+    """Yield the object of each line; a first line that holds none ends the reading, for the others are like it."""
     for number, line in numbered_lines(path, diagnostics):
         try:
-            value = json.loads(line) if line.strip() else []
+            value = json.loads(line, object_pairs_hook=_each_once) if line.strip() else []
+            if line.strip() and not isinstance(value, dict):
+                raise ValueError(f"a JSON object is expected, not {type(value).__name__}")
         except (ValueError, RecursionError) as error:
-            where = f", column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-            diagnostics.error(path, number, "json", f"this is not JSON ({getattr(error, 'msg', error)}{where})")
-            continue
-        if isinstance(value, dict) or not line.strip():
-            yield Row(number, value)
+            of_json = isinstance(error, json.JSONDecodeError)
+            what = f"this is not JSON ({error.msg}, column {error.colno})" if of_json else str(error)
+            diagnostics.error(path, number, "json", f"{what}; {OBJECTS}")
+            if number == 1:
+                return
         else:
-            what = f"a JSON object is expected, not {type(value).__name__}; write one object a line, such as"
-            diagnostics.error(path, number, "json", f'{what} {{"text": "…", "label": "…"}}')
+            yield Row(number, value)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice in an object")
+    return found

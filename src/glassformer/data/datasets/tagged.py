@@ -151,7 +151,7 @@ def _read_columns(path: Path, specs: ColumnSpecs, sentences: _Sentences) -> None
         begins, sentence = 0, []
     if not every:
         return
-    sentences.resolved = Columns((word, tag % width), (None, None), width)
+    sentences.resolved = Columns((word, tag % width), ("", ""), width)
     words, doubt = [of_word[word] for of_word in every], few_values([of_word[tag] for of_word in every])
     counts = all(map(is_number, words)) or 2 * sum(map(str.__eq__, words, words[1:])) > len(words)
     first = "the first column counts the words, or repeats" if counts and named[0] is None else ""
@@ -208,22 +208,22 @@ def _lines_of_words(
 
 
 def _read_objects(path: Path, specs: ColumnSpecs, sentences: _Sentences) -> None:
+    """Read an object a line; where not even the first is of the form, nothing behind it is read."""
     diagnostics, keys = sentences.diagnostics, ("", "")
     for row in read_rows(path, diagnostics):
         fields = row.fields if isinstance(row.fields, dict) else {}
         if not sentences.resolved and all(keys := _names(path, fields, specs)):
             sentences.resolved = Columns(keys, keys)
         words, answer = (fields.get(key) for key in keys)
+        if rejected := why_rejected(fields, keys):
+            diagnostics.error(path, row.line, "label", rejected)
+            continue
         try:
-            if rejected := why_rejected(fields, keys):
-                raise ValueError(rejected)
-            if words is None or answer is None:
-                what = (
-                    "tokens with tags, or a text with spans, are expected (--text-column and --label-column name them)"
-                )
-                raise ValueError(f"{what}, but there is {', '.join(map(repr, fields)) or 'no field'}; {GUIDE}")
-            if answer == [] and fields.get("entities") and keys[1] != "entities":
-                raise ValueError(f"{keys[1]!r} is empty, and 'entities' is not: {specs[1].flag} names one; {GUIDE}")
+            other = "" if answer else next((name for name, value in fields.items() if _may_be_spans(value)), "")
+            if words is None or answer is None or other:
+                what = "tokens with tags, or a text with spans, are expected, but there is"
+                named = f"{specs[1].flag} {other}" if other else f"{specs[0].flag} … {specs[1].flag} …"
+                raise ValueError(f"{what} {', '.join(map(repr, fields)) or 'no field'}; name them ({named}); {GUIDE}")
             words, tags = _of_spans(words, answer) if isinstance(words, str) else (words, answer)
             for what, values in (("words", words), ("tags", tags)):
                 wrong = [v for v in values if not isinstance(v, str)] if isinstance(values, list) else [values]
@@ -232,8 +232,17 @@ def _read_objects(path: Path, specs: ColumnSpecs, sentences: _Sentences) -> None
                     raise ValueError(f"the {what} are a list of strings, and {of}; {GUIDE}")
         except ValueError as error:
             diagnostics.error(path, row.line, "label", str(error))
+            if not sentences.texts:
+                return
         else:
             sentences.add(row.line, words, tags)
+
+
+def _may_be_spans(value: Any) -> bool:
+    """Return whether a field holds spans in some form: lists, or objects with a label."""
+    return isinstance(value, list) and any(
+        isinstance(each, list) or (isinstance(each, dict) and "label" in each) for each in value
+    )
 
 
 def _names(path: Path, fields: dict[str, Any], specs: ColumnSpecs) -> tuple[str, str]:
@@ -248,8 +257,7 @@ def _names(path: Path, fields: dict[str, Any], specs: ColumnSpecs) -> tuple[str,
         message = f"{path}: {' and '.join(map(repr, usual))} may both be the tags"
         raise UsageError(message, f"name one: {specs[1].flag} {usual[0]}")
     tags = tags or next(iter(usual), SPANS if SPANS in fields else "")
-    value = fields.get(tags)
-    of_text = tags == SPANS or (isinstance(value, list) and any(isinstance(each, dict) for each in value))
+    of_text = tags == SPANS or _may_be_spans(fields.get(tags))
     there = [name for name in specs[0].usual if name in fields]
     there.sort(key=lambda name: isinstance(fields[name], str) != of_text)
     return words or next(iter(there), ""), tags
