@@ -1,13 +1,11 @@
 /** Tests recomputation and descriptions of steps. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { readFileSync } from "node:fs";
-import { table } from "../src/trace/stepData";
-import { paramsFromRequest, requestFromParams } from "../src/state/address";
-import { arithmetic, recompute } from "../src/trace/operations";
-import type { Step } from "../src/trace/stepData";
+import { test } from "node:test";
+import { paramsFromRequest, requestFromParams } from "../src/state/page";
 import { formula, sentence } from "../src/trace/descriptions";
-import { title } from "../src/trace/steps";
+import { arithmetic, recompute } from "../src/trace/operations";
+import { type Step, table, title } from "../src/trace/steps";
 import type { Manifest, TraceNode } from "../src/types";
 
 const { rows, sites: SITES } = JSON.parse(readFileSync("test/operations.json", "utf8")) as { rows: typeof table.rows; sites: Record<string, [string, ...string[]]> };

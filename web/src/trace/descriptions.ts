@@ -2,8 +2,7 @@
 import { number } from "../tensors/format";
 import type { Manifest, ModelInfo, TraceNode, Tree } from "../types";
 import { argumentsOf, rowOfStep } from "./operations";
-import { PROBABILITIES } from "./stepData";
-import { entryOf, isGradient, leaf } from "./steps";
+import { entryOf, isGradient, leaf, PROBABILITIES } from "./steps";
 
 const SPLIT = "Head 0 gets the first {d_head} features, head 1 the next. Heads attend independently of each other.";
 const ROTATED = "Rotary position embedding: pairs of features are rotated by an angle proportional to the position, so that query · key depends on the distance.";

@@ -105,7 +105,7 @@ export interface Change {
 }
 
 /** Which number of a candidate: its probability or its logit. */
-export type Quantity = "probability" | "logit";
+type Quantity = "probability" | "logit";
 
 /** The changes of the candidates that both predictions list, in the order of `after`. */
 export function changesOf(before: Prediction | undefined, after: Prediction | undefined, quantity: Quantity): Change[] {

@@ -57,7 +57,7 @@ export function TextForm() {
 }
 
 /** A sentence in which `code` is between backticks. */
-export const Sentence = ({ text }: { text: string }) => <>{text.split("`").map((part, i) => (i % 2 ? <code key={i}>{part}</code> : part))}</>;
+const Sentence = ({ text }: { text: string }) => <>{text.split("`").map((part, i) => (i % 2 ? <code key={i}>{part}</code> : part))}</>;
 
 /** An error and its hint, each as a sentence. */
 export function Message({ error: { message, hint } }: { error: ErrorMessage }) {
