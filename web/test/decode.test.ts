@@ -1,12 +1,15 @@
 /** Tests the pure functions of the Decode and Why screens. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { contributions, layoutBeam, neighbour, outcomeOf, pathTo } from "../src/screens/decode";
 import { softmax } from "../src/tensors/walk";
 import { filterAll, filterTop, type SamplingParams } from "../src/trace/sampling";
+import { table } from "../src/trace/steps";
 import { erasedPositions, gapBetween, strongest, wordsOf } from "../src/trace/words";
 import type { BeamCandidate, DecodeLog, Stream } from "../src/types";
 
+table.rows = JSON.parse(readFileSync("test/operations.json", "utf8")).rows;
 const NEUTRAL: SamplingParams = { temperature: 1, top_k: 0, top_p: 1, min_p: 0 };
 const LOGITS = [0.3, 2.1, -1, 2.1, 0.9, -4, 1.5, 0];
 

@@ -66,7 +66,7 @@ test("positions are multiplied by their amplitude, also in the formula", async (
   const expected = [0, 0.05, 0.05 * Math.sin(1), 0.05 * Math.cos(1)];
   expected.forEach((x, i) => assert.ok(Math.abs(found[i]! - x) < 1e-12));
   assert.equal((await arithmetic(placed, cell(1, 0))).lines.join(" | "), "Position 1, feature 0: sin(1 / 10000^(0/2)) = sin 1.000 | 0.0500 · 0.8415 = 0.0421");
-  assert.ok(formula(placed.node).startsWith("y = 0.050 · (sin~"));
+  assert.ok(formula(placed.node).startsWith("y = 0.050 · (sin, cos)~"));
 });
 
 test("steps of n-grams have a title and a description", () => {

@@ -15,7 +15,6 @@ import { Bars } from "../views/Bars";
 import { Choices, HeadPicker, Tokens } from "../views/Choices";
 import { Matrix, Thumb, thumbHeight } from "../views/Matrix";
 import { submitOnEnter } from "../views/Text";
-import { Vectors } from "../views/Vector";
 import { fetchLayer, type LayerValues, useWeights, Waiting } from "../views/weights";
 
 interface PairRow {
@@ -405,3 +404,18 @@ function after(manifest: Manifest, prediction: Prediction | undefined): string {
   return visible(manifest.streams.at(-1)!.pieces.slice(Math.max(0, at - 3), at + 1).join(""));
 }
 
+/** How alike the vectors of two texts are. */
+function Vectors({ a, b }: { a: Manifest; b: Manifest }) {
+  const { value } = useResource(`${a.id} ${b.id} pooled`, () => Promise.all([a, b].map(({ id }) => source.tensor(id, "pooled"))));
+  const [va, vb] = value?.map(({ data }) => data) ?? [];
+  const dot = (x: ArrayLike<number>, y: ArrayLike<number>) => Array.from(x).reduce((sum, one, i) => sum + one * y[i]!, 0);
+  return (
+    <section>
+      <h2>Vectors of A and B</h2>
+      <p data-role="cosine">
+        {va && vb ? <>Cosine: <b>{(dot(va, vb) / Math.sqrt(dot(va, va) * dot(vb, vb))).toFixed(3)}</b>. It is 1 where both vectors have the same direction, and 0 where they are orthogonal.</> : "…"}
+      </p>
+      <p class="note">This model gives no probabilities to compare.</p>
+    </section>
+  );
+}

@@ -10,17 +10,18 @@ import { busy, hrefTo, route, setParams, source, trace } from "../state/page";
 import { useTensor } from "../state/resource";
 import { useValue } from "../state/signals";
 import { count, number, percent, points, signed, tiny, visible } from "../tensors/format";
-import { softmax } from "../tensors/walk";
+import { type Numbers, run, softmax } from "../tensors/walk";
 import {
   asText, changesOf, forcedPrefix, hasSource, isClassifier, isEmbedder, isGiven, isMasked, lockReason, outputStream, predictionIndex,
   requestWithPrefix,
 } from "../trace/generation";
 import { filterAll, type Filtered, filterTop, isNeutral, NEUTRAL, samplingOf, type SamplingParams } from "../trace/sampling";
-import type { BeamCandidate, Candidate, DecodeLog, DecodeSettings, Manifest, Prediction, Stream, TraceRequest } from "../types";
+import { table } from "../trace/steps";
+import type { BeamCandidate, Candidate, DecodeLog, DecodeSettings, Manifest, Prediction, TraceRequest } from "../types";
 import { type Bar, Bars } from "../views/Bars";
 import { OutputTokens, PositionPicker, Tokens } from "../views/Choices";
+import { NoAnswer } from "../views/Text";
 import { Table } from "../views/Table";
-import { NoAnswer } from "../views/Vector";
 
 /**
  * Decomposes a classifier's logit into the contributions of the tokens' final vectors. Contributions are not
@@ -36,31 +37,18 @@ interface Contributions {
 }
 
 /**
- * Args: x (L, D) row by row, what is pooled; real: which tokens take part; how: the pooling;
- * w: D numbers (2D for "mean+max"); bias.
- *
- * A mean gives w·x_t / n to token t. For a maximum, each feature counts for the token with the largest value.
+ * From x (L, D), what is pooled, which tokens take part, the pooling, the weights of a logit and its bias: each number times its
+ * gradient, by the table of operations, since the logit is a sum of them.
  */
-export function contributions(
-  x: ArrayLike<number>, real: readonly boolean[], how: string, w: ArrayLike<number>, bias: number,
-): Contributions {
+export function contributions(x: Numbers, real: readonly boolean[], how: string, w: Numbers, bias: number): Contributions {
   const d = x.length / Math.max(1, real.length);
-  const taking = real.flatMap((takesPart, t) => (takesPart && (how !== "first" || t === 0) ? [t] : []));
-  const tokens = real.map(() => 0);
-  let size = Math.abs(bias);
-  const add = (t: number, value: number): void => {
-    tokens[t]! += value;
-    size += Math.abs(value);
-  };
-  for (let j = 0; j < d; j++) {
-    const feature = (t: number): number => x[t * d + j]!;
-    if (how !== "max") for (const t of taking) add(t, (w[j]! * feature(t)) / taking.length);
-    if (how.includes("max") && taking.length) {
-      const holder = taking.reduce((best, t) => (feature(t) > feature(best) ? t : best));
-      add(holder, w[how === "max" ? j : d + j]! * feature(holder));
-    }
-  }
-  return { tokens, bias, size, logit: bias + tokens.reduce((a, b) => a + b, 0) };
+  const slopes = run(table.rows[`pool:${how}.x`]!, {
+    x: { shape: [real.length, d], data: x }, mask: { shape: [real.length], data: real.map(Number) }, g: { shape: [w.length], data: w },
+  });
+  const terms = Array.from(slopes, (slope, i) => slope * x[i]!);
+  const sum = (all: readonly number[]) => all.reduce((a, b) => a + b, 0);
+  const tokens = real.map((_, t) => sum(terms.slice(t * d, (t + 1) * d)));
+  return { tokens, bias, size: sum(terms.map(Math.abs)) + Math.abs(bias), logit: bias + sum(tokens) };
 }
 
 const SLIDERS = {
@@ -194,6 +182,7 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: { manife
     const width = weight.value.shape[1]!, w = weight.value.data.slice(row * width, (row + 1) * width);
     parts = contributions(x.value.data, stream.padding.map((pad, i) => (only == null ? !pad : i === only)), how, w, bias.value?.data[row] ?? 0);
   }
+  const off = Math.abs((parts?.logit ?? 0) - of.logit), ok = off <= (x.value?.dtype === "f16" ? 2e-3 : 1e-5) * (parts?.size ?? 0); // a saved page rounds to 16-bit floats
   if (manifest.nodes.some((one) => one.id === "pooler")) {
     return <section><h2>Pooler before the head</h2><p class="note">The pooler before the head has an activation, so a logit is no sum over the tokens. {why}</p></section>;
   }
@@ -201,8 +190,20 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: { manife
     <section aria-labelledby="apart-title">
       <h2 id="apart-title">Contribution of each token to {quantity}</h2>
       <p>{only == null ? SENTENCES[how] : "Only the vector of the word’s first token is used."} With the bias, the contributions sum to the logit.</p>
-      {parts ? <Parts stream={stream} parts={parts} model={of.logit} quantity={quantity} rounding={x.value?.dtype === "f16" ? 2e-3 : 1e-5} />
-        : <p class="note" role={error ? "alert" : undefined}>{error?.message ?? "Loading …"}</p>}
+      {!parts ? <p class="note" role={error ? "alert" : undefined}>{error?.message ?? "Loading …"}</p> : (
+        <>
+          <div class="written">
+            <Tokens stream={stream} weights={parts.tokens} limit={3.5 * Math.max(...parts.tokens.map(Math.abs))} marks={parts.tokens.map((value) => signed(value, 2))} />
+          </div>
+          <p data-role="arithmetic">
+            {number(parts.logit - parts.bias)} from the tokens {signed(parts.bias)} bias = <b>{number(parts.logit)}</b>, {quantity}
+          </p>
+          <p class={`check check-${ok ? "ok" : "bad"}`} data-check="decision" data-state={ok ? "ok" : "bad"} data-delta={off}>
+            <span class="check-mark" aria-hidden="true">{ok ? "✓" : "✗"}</span>
+            {ok ? "Recomputed in your browser" : "The sum differs from the model’s logit"}, Δ {tiny(off)}.
+          </p>
+        </>
+      )}
       <p class="note">Contributions are not attributions: through attention, a vector depends on all tokens. {why}</p>
     </section>
   );
@@ -214,25 +215,6 @@ const SENTENCES: Record<string, string> = {
   "mean+max": "Mean and max pooling, concatenated: each maximum counts for the token with the largest value.",
   first: "First-token pooling: only the vector of the first token is used.",
 };
-
-/** `model` is the logit of the model; a saved page rounds to 16-bit floats. */
-function Parts({ stream, parts: { tokens, bias, logit, size }, model, quantity, rounding }: { stream: Stream; parts: Contributions; model: number; quantity: string; rounding: number }) {
-  const off = Math.abs(logit - model), ok = off <= rounding * size;
-  return (
-    <>
-      <div class="written">
-        <Tokens stream={stream} weights={tokens} limit={3.5 * Math.max(...tokens.map(Math.abs))} marks={tokens.map((value) => signed(value, 2))} />
-      </div>
-      <p data-role="arithmetic">
-        {number(logit - bias)} from the tokens {signed(bias)} bias = <b>{number(logit)}</b>, {quantity}
-      </p>
-      <p class={`check check-${ok ? "ok" : "bad"}`} data-check="decision" data-state={ok ? "ok" : "bad"} data-delta={off}>
-        <span class="check-mark" aria-hidden="true">{ok ? "✓" : "✗"}</span>
-        {ok ? "Recomputed in your browser" : "The sum differs from the model’s logit"}, Δ {tiny(off)}.
-      </p>
-    </>
-  );
-}
 
 /** The outcomes of a candidate. */
 const OUTCOMES = { kept: "kept", finished: "finished", pruned: "pruned" };

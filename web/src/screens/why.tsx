@@ -10,7 +10,7 @@ import { type Resource, useResource } from "../state/resource";
 import { signal, useValue } from "../state/signals";
 import { capital, nodeLocation, number, percent, signed, tiny, visible } from "../tensors/format";
 import { describeEdit } from "../trace/edits";
-import { isClassifier, isEmbedder, isMasked, predictionIndex, targetIndex } from "../trace/generation";
+import { isClassifier, isEmbedder, isMasked, isNumber, predictionIndex, targetIndex } from "../trace/generation";
 import { title } from "../trace/steps";
 import { colours, erasedPositions, gapBetween, keyOf, nameOf, scaleOf, strongest, type Word, wordsOf } from "../trace/words";
 import type {
@@ -22,8 +22,7 @@ import { Choices, OutputTokens } from "../views/Choices";
 import { Matrix } from "../views/Matrix";
 import { Table } from "../views/Table";
 import { Terms } from "../views/Terms";
-import { ErrorText } from "../views/Text";
-import { isNumber, NoAnswer } from "../views/Vector";
+import { ErrorText, NoAnswer } from "../views/Text";
 
 /** A row of a table: what was edited, which can be tried, cells, and the number that its bar shows. */
 interface Row {
