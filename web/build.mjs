@@ -1,4 +1,4 @@
-// Builds the page: src/main.tsx into app.js and the scripts it loads, src/styles into app.css, whole.js for saved
+// Builds the page: src/app.tsx into app.js and the scripts it loads, src/styles/app.css into app.css, whole.js for saved
 // pages, and index.html beside them.
 // Nothing in the output depends on the machine or the time, so the same sources give the same bytes.
 import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -51,16 +51,16 @@ const inOnePiece = {
 // it gets the same sources in one piece, whole.js. Each leaves out the source of the other's data.
 const served = { SAVED: "false" }, saved = { SAVED: "true" };
 const { metafile: { outputs } } = await build({
-  ...scripts, define: served, entryPoints: { app: "src/main.tsx" }, format: "esm", splitting: true, chunkNames: "[name]-[hash]", metafile: true,
+  ...scripts, define: served, entryPoints: { app: "src/app.tsx" }, format: "esm", splitting: true, chunkNames: "[name]-[hash]", metafile: true,
 });
-await build({ ...common, entryPoints: { app: "src/styles/index.css" } });
-await build({ ...scripts, plugins: [inOnePiece], define: saved, entryPoints: { whole: "src/main.tsx" }, format: "iife" });
+await build({ ...common, entryPoints: { app: "src/styles/app.css" } });
+await build({ ...scripts, plugins: [inOnePiece], define: saved, entryPoints: { whole: "src/app.tsx" }, format: "iife" });
 
 // The files have names without hashes, since those are listed in explain/page/responses.py.
 const paths = Object.keys(outputs);
 const nameOf = (path) => {
   const entry = outputs[path].entryPoint;
-  return entry ? basename(entry).replace(/\.tsx?$/, "").replace("main", "app") : "shared";
+  return entry ? basename(entry).replace(/\.tsx?$/, "") : "shared";
 };
 const names = new Map(paths.map((path) => [basename(path), `${nameOf(path)}.js`]));
 if (new Set(names.values()).size < names.size) throw new Error(`two scripts of one name: ${[...names].join("; ")}`);

@@ -11,33 +11,38 @@ import sys
 from pathlib import Path
 
 GLOSSARY = Path(__file__).parents[1] / "docs" / "reference" / "glossary.md"
-TERMS = {
-    "attention": (),
-    "causal mask": (),
-    "completeness": (),
-    "comprehensiveness": (),
-    "cross-attention": (),
-    "embedding": (),
-    "feed-forward block": (),
-    "head": (),
-    "integrated gradients": (),
-    "LayerNorm": (),
-    "leave-one-out": (),
-    "log-probability": (),
-    "logit": (),
-    "padding": (r"\[PAD\] token",),
-    "positional encoding": ("position vector",),
-    "quantity": (),
-    "query, key, value": ("query, key, value", "quer(?:y|ies)", "key"),
-    "residual stream": (),
-    "rotary position embedding": (),
-    "softmax": (),
-    "sufficiency": (),
-    "token": (),
+WORDS = {
+    "padding": r"\[PAD\] token",
+    "positional encoding": "position vector",
+    "query, key, value": "query, key, value|quer(?:y|ies)|key",
 }
-"""The terms, with what stands for them on the page where that differs: regular expressions, which an "s" may follow.
+"""What stands for a term on the page where that is not its name: a regular expression, which an "s" may follow.
 
 "value" alone is not among them, since most values on the page are any numbers."""
+TERMS = (
+    "attention",
+    "causal mask",
+    "completeness",
+    "comprehensiveness",
+    "cross-attention",
+    "embedding",
+    "feed-forward block",
+    "head",
+    "integrated gradients",
+    "LayerNorm",
+    "leave-one-out",
+    "log-probability",
+    "logit",
+    "padding",
+    "positional encoding",
+    "quantity",
+    "query, key, value",
+    "residual stream",
+    "rotary position embedding",
+    "softmax",
+    "sufficiency",
+    "token",
+)
 HEADER = """\
 /** Made by `make web` from docs/reference/glossary.md, and the list of terms in web/terms.py: change it there. */
 
@@ -59,9 +64,7 @@ def terms_ts() -> str:
     known = definitions(GLOSSARY.read_text(encoding="utf-8"))
     rows = []
     for name in sorted(TERMS, key=lambda name: (-len(name), name)):
-        words = "|".join(TERMS[name] or (name,))
-        first, definition = (json.dumps(one, ensure_ascii=False) for one in ([name, words], known[name]))
-        rows.append(f"  {first[:-1]},\n    {definition}],")
+        rows.append(f"  {json.dumps([name, WORDS.get(name, name), known[name]], ensure_ascii=False)},")
     return "\n".join([HEADER, *rows, "];", ""])
 
 

@@ -34,6 +34,12 @@ def optimizers(p: nn.Parameter) -> dict[str, tuple[torch.optim.Optimizer, dict[s
     return made
 
 
+def averages(optimizer: torch.optim.Optimizer, p: nn.Parameter) -> dict[str, Tensor]:
+    """Return what an optimizer keeps of a parameter."""
+    kept = optimizer.state.get(p, {}).items()
+    return {key: value.clone() for key, value in kept if key in AVERAGES and value is not None}
+
+
 def cases() -> list[dict[str, Any]]:
     """Return the second step of each optimizer on each shape, and the first one of AdamW."""
     found = []
@@ -45,17 +51,9 @@ def cases() -> list[dict[str, Any]]:
             for step in (1, 2):
                 p.grad = torch.randn(shape, generator=random)
                 before = p.detach().clone()
-                state = {
-                    key: value.clone()
-                    for key, value in optimizer.state.get(p, {}).items()
-                    if key in AVERAGES and value is not None
-                }
+                state = averages(optimizer, p)
                 optimizer.step()
-                after = {
-                    key: value
-                    for key, value in optimizer.state.get(p, {}).items()
-                    if key in AVERAGES and value is not None
-                }
+                after = averages(optimizer, p)
                 values: dict[str, Tensor] = {"before": before, "clipped_grad": p.grad, "after": p.detach()}
                 values |= after | {f"{key}_before": state.get(key, torch.zeros(shape)) for key in after}
                 tensors = {key: value.flatten().tolist() for key, value in values.items()}

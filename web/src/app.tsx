@@ -1,18 +1,14 @@
 /**
- * The frame around the screens: navigation, the text form, the answer and error messages. Each screen is a folder
- * in screens/.
+ * The frame around the screens: navigation, the text form, the answer and error messages. Each screen is a file in screens/.
  */
-import type { ComponentType } from "preact";
+import { type ComponentType, render } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
-import { FlowScreen } from "./screens/flow/screen";
-import { type Screen, SCREENS } from "./state/address";
-import { framed } from "./state/frame";
-import { guide, offered, openTour } from "./state/guide";
-import { useKeys } from "./state/keys";
-import { busy, go, hrefTo, manifest, problems, reportError, route, runFacts } from "./state/page";
-import { signal, useValue } from "./state/signals";
-import { theme, toggleTheme } from "./state/theme";
+import { FlowScreen } from "./screens/flow";
 import { noServer } from "./sources/source";
+import { useKeys } from "./state/keys";
+import { busy, framed, go, hrefTo, manifest, problems, reportError, route, runFacts, type Screen, SCREENS, start } from "./state/page";
+import { guide, offered, openTour, theme, toggleTheme } from "./state/settings";
+import { signal, useValue } from "./state/signals";
 import { capital } from "./tensors/format";
 import type { Manifest } from "./types";
 import { EditBar } from "./views/EditBar";
@@ -30,7 +26,7 @@ function loadAll() {
   parts.then((more) => (loaded.value = { flow: FlowScreen, ...more }), () => reportError(noServer()));
 }
 
-export function App() {
+function App() {
   useKeys();
   useEffect(() => {
     if (!SAVED) setTimeout(loadAll, 2000);
@@ -145,3 +141,17 @@ function skip(event: MouseEvent) {
   event.preventDefault(); // the hash holds the page's address
   document.getElementById("main")?.focus();
 }
+
+/** In a frame the page sends the height of its content to the document around it, which may choose the theme. */
+if (framed.value) {
+  document.documentElement.dataset.frame = "";
+  addEventListener("message", ({ source, data }: MessageEvent<{ glassformer?: { theme?: string } } | null>) => {
+    const asked = source === parent ? data?.glassformer?.theme : undefined;
+    if (asked === "light" || asked === "dark") theme.value = asked;
+  });
+  const height = () => parent.postMessage({ glassformer: { height: Math.ceil(document.body.getBoundingClientRect().height) } }, "*"); // no secret
+  if (parent !== window) new ResizeObserver(height).observe(document.body);
+}
+const root = document.getElementById("app");
+if (root) render(<App />, root);
+void start();

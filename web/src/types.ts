@@ -535,8 +535,6 @@ export interface PartsSweep {
   parts: Part[];
   /** Largest change, in size, when a part of the same model with initial weights is off. */
   untrained: number;
-  /** Of the changes: "nats" of log-probability, or "number", the unit of the training numbers. */
-  unit: "nats" | "number";
 }
 
 /** A part of the model, and what follows when it is switched off, or works alone. */
@@ -573,8 +571,6 @@ export interface VariantEffect {
 export interface KeysSweep {
   /** In order of computation. */
   grids: { step: string; stream: string; effects: VariantEffect[][] }[];
-  /** Of the changes: "nats" of log-probability, or "number", the unit of the training numbers. */
-  unit: "nats" | "number";
 }
 
 /** The predictions after each layer. */
@@ -588,8 +584,6 @@ export interface LayersSweep {
     /** From the embedding alone to the whole model. */
     rows: { layer: number; tokens: string[]; log_probs: number[]; ranks: number[]; numbers: number[] }[];
   }[];
-  /** Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers. */
-  unit: "nats" | "number";
 }
 
 /** The parts of one logit difference. */
@@ -606,8 +600,6 @@ export interface Contributions {
   error: number;
   /** In order of computation. */
   parts: Contribution[];
-  /** Of the difference: "nats", as of log-probabilities, or "number", the unit of the training numbers. */
-  unit: "nats" | "number";
 }
 
 /** What one part adds to a logit difference. */
@@ -643,8 +635,6 @@ export interface StatesSweep {
     /** From the embedding to the last layer. */
     rows: { state: string; noising: (number | null)[]; denoising: (number | null)[] }[];
   }[];
-  /** Of the differences: "nats", as of log-probabilities, or "number", the unit of the training numbers. */
-  unit: "nats" | "number";
 }
 
 /** What edits change in every checkpoint of a run. */
@@ -664,8 +654,6 @@ export interface CheckpointsSweep {
     /** The same with edits. */
     log_prob_after: number | null;
   }[];
-  /** Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers. */
-  unit: "nats" | "number";
 }
 
 /** The data of a saved page. */
@@ -789,33 +777,16 @@ export interface ApiError {
   error: { kind: string; message: string; hint: string };
 }
 
-export type FieldKind = "text" | "number" | "flag" | "numbers" | "words" | "settings";
+export type FieldKind = "text" | "number" | "flag" | "numbers" | "words";
 
-export const REQUEST_FIELDS: Record<keyof TraceRequest, FieldKind> = {
-  text: "text",
-  target: "text",
-  prefix: "numbers",
-  decode: "settings",
-  pad: "number",
-  checkpoint: "text",
-  member: "number",
-  edits: "words",
-  other_text: "text",
-  label: "text",
-  answer: "text",
-  learn_steps: "number",
-  lr: "number",
-  optimizer: "text",
+export const REQUEST_FIELDS: Partial<Record<FieldKind, string[]>> = {
+  text: ["text", "target", "checkpoint", "other_text", "label", "answer", "optimizer"],
+  numbers: ["prefix"],
+  number: ["pad", "member", "learn_steps", "lr"],
+  words: ["edits"],
 };
 
-export const SETTING_FIELDS: Record<keyof DecodeSettings, FieldKind> = {
-  beam_size: "number",
-  length_penalty: "number",
-  max_new_tokens: "number",
-  sample: "flag",
-  temperature: "number",
-  top_k: "number",
-  top_p: "number",
-  min_p: "number",
-  decode_seed: "number",
+export const SETTING_FIELDS: Partial<Record<FieldKind, string[]>> = {
+  number: ["beam_size", "length_penalty", "max_new_tokens", "temperature", "top_k", "top_p", "min_p", "decode_seed"],
+  flag: ["sample"],
 };

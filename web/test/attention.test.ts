@@ -1,11 +1,11 @@
 /** Tests the pure functions of the Attention and Compare screens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { arcLine, arcsInWords, largestArcs } from "../src/screens/attention/lines";
-import { alignedPositions, differingTokens, filmSlice, nearestText, smallestProbability, pairRows, teacherForcedRequest } from "../src/screens/compare/pair";
-import { difference, headOf, selectCells, selectMask, type Grid } from "../src/tensors/grid";
-import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/tensors/measures";
+import { arcLine, arcsInWords, largestArcs } from "../src/screens/attention";
+import { alignedPositions, differingTokens, filmSlice, nearestText, pairRows, smallestProbability, teacherForcedRequest } from "../src/screens/compare";
+import { difference, type Grid, headOf, selectCells, selectMask } from "../src/tensors/tensor";
 import { sentence } from "../src/trace/descriptions";
+import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/trace/heads";
 import type { Manifest, Prediction, TraceNode } from "../src/types";
 
 function grid(rows: number[][]): Grid {

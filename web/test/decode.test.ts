@@ -1,14 +1,16 @@
 /** Tests the pure functions of the Decode and Why screens. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { outcomeOf, layoutBeam, neighbour, pathTo } from "../src/screens/decode/beam";
-import { erasedPositions, gapBetween, strongest, wordsOf } from "../src/trace/words";
-import { filterAll, filterTop, type SamplingParams } from "../src/tensors/filters";
-import { contributions } from "../src/tensors/pooling";
+import { contributions, layoutBeam, neighbour, outcomeOf, pathTo } from "../src/screens/decode";
 import { softmax } from "../src/tensors/walk";
+import { filterAll, filterTop, type SamplingParams } from "../src/trace/sampling";
+import { table } from "../src/trace/steps";
+import { erasedPositions, gapBetween, strongest, wordsOf } from "../src/trace/words";
 import type { BeamCandidate, DecodeLog, Stream } from "../src/types";
 
-const NEUTRAL: SamplingParams = { temperature: 1, topK: 0, topP: 1, minP: 0 };
+table.rows = JSON.parse(readFileSync("test/operations.json", "utf8")).rows;
+const NEUTRAL: SamplingParams = { temperature: 1, top_k: 0, top_p: 1, min_p: 0 };
 const LOGITS = [0.3, 2.1, -1, 2.1, 0.9, -4, 1.5, 0];
 
 /** A plain reference implementation of the filters in decode/sampling.py. */
@@ -19,8 +21,8 @@ function reference(logits: number[], sampling: SamplingParams, suppressed: numbe
   let cumulative = 0;
   const kept = p.map(() => 0);
   order.forEach((id, rank) => {
-    const ok = p[id]! > 0 && p[id]! >= sampling.minP * peak && (!sampling.topK || rank < sampling.topK)
-      && (sampling.topP === 1 || rank === 0 || cumulative < sampling.topP);
+    const ok = p[id]! > 0 && p[id]! >= sampling.min_p * peak && (!sampling.top_k || rank < sampling.top_k)
+      && (sampling.top_p === 1 || rank === 0 || cumulative < sampling.top_p);
     cumulative += p[id]!;
     if (ok) kept[id] = p[id]!;
   });
@@ -29,8 +31,8 @@ function reference(logits: number[], sampling: SamplingParams, suppressed: numbe
 }
 
 const SETTINGS: Partial<SamplingParams>[] = [
-  {}, { temperature: 0.5 }, { temperature: 2 }, { topK: 3 }, { topP: 0.6 }, { minP: 0.3 },
-  { temperature: 1.7, topK: 5, topP: 0.8, minP: 0.1 }, { temperature: 0.3, topP: 0.05 },
+  {}, { temperature: 0.5 }, { temperature: 2 }, { top_k: 3 }, { top_p: 0.6 }, { min_p: 0.3 },
+  { temperature: 1.7, top_k: 5, top_p: 0.8, min_p: 0.1 }, { temperature: 0.3, top_p: 0.05 },
 ];
 
 test("filterAll agrees with the reference", () => {
@@ -49,7 +51,7 @@ test("filterAll agrees with the reference", () => {
 });
 
 test("filterAll bars and rest sum to 1", () => {
-  const { bars, rest } = filterAll(LOGITS, { ...NEUTRAL, temperature: 1.4, topK: 6 }, [], 3);
+  const { bars, rest } = filterAll(LOGITS, { ...NEUTRAL, temperature: 1.4, top_k: 6 }, [], 3);
   const total = (pick: (b: (typeof bars)[number]) => number, more: number) => bars.reduce((a, b) => a + pick(b), more);
   assert.equal(rest.n, 5);
   assert.ok(Math.abs(total((b) => b.before, rest.before) - 1) < 1e-12);
@@ -61,7 +63,7 @@ test("filterTop agrees with filterAll where exact", () => {
   const logsumexp = Math.log(logits.reduce((a, z) => a + Math.exp(z), 0));
   const ranked = logits.map((logit, id) => ({ id, logit })).sort((a, b) => b.logit - a.logit);
   const top = ranked.slice(0, 50);
-  const more = [{ temperature: 2, topK: 80 }, { temperature: 3, topP: 0.99 }, { topP: 0.999 }, { temperature: 0 }];
+  const more = [{ temperature: 2, top_k: 80 }, { temperature: 3, top_p: 0.99 }, { top_p: 0.999 }, { temperature: 0 }];
   let nExact = 0;
   for (const setting of [...SETTINGS, ...more]) {
     for (const suppressed of [[], [ranked[3]!.id], [ranked[3]!.id, ranked[200]!.id]]) {
@@ -81,7 +83,7 @@ test("filterTop agrees with filterAll where exact", () => {
   }
   assert.ok(nExact >= 12);
   assert.ok(!filterTop(top, logsumexp, 300, { ...NEUTRAL, temperature: 2 }, [], 20).exact);
-  assert.ok(!filterTop(top, logsumexp, 300, { ...NEUTRAL, topK: 80 }, [], 20).exact);
+  assert.ok(!filterTop(top, logsumexp, 300, { ...NEUTRAL, top_k: 80 }, [], 20).exact);
 });
 
 test("filterAll with temperature 0 is greedy and respects suppressed tokens", () => {

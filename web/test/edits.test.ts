@@ -1,17 +1,15 @@
 /** Tests differences, refused edits, edits in words, blocked keys, the names of rows and words, and where formulas break. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nameOf, wordsOf } from "../src/trace/words";
-import { differenceOf, passesOf, passOf, subtract, withDifferences } from "../src/sources/difference";
-import { Problem, type Source } from "../src/sources/source";
+import { stepsOf } from "../src/screens/step";
+import { differenceOf, passesOf, passOf, Problem, Source, subtract } from "../src/sources/source";
 import { points } from "../src/tensors/format";
 import type { TensorValue } from "../src/tensors/tensor";
-import { changeOfNext, changesOf } from "../src/trace/generation";
-import { describeEdit, keptEdits, maskOfHead } from "../src/trace/edits";
-import { rowTexts, rowTextsOf } from "../src/trace/generation";
 import { piecesOf } from "../src/trace/descriptions";
-import { stepsOf } from "../src/trace/list";
+import { describeEdit, keptEdits, maskOfHead } from "../src/trace/edits";
+import { changeOfNext, changesOf, rowTexts, rowTextsOf } from "../src/trace/generation";
 import { scaleOfNode } from "../src/trace/steps";
+import { nameOf, wordsOf } from "../src/trace/words";
 import type { Manifest, Prediction, Stream, TraceNode } from "../src/types";
 
 const value = (data: number[], dtype: TensorValue["dtype"] = "f32"): TensorValue =>
@@ -52,8 +50,14 @@ test("the difference of what is the same is 0, for every kind of value and for o
   assert.throws(() => subtract(value([1]), value([1, 2])), /no difference/);
   const shared = value([5, -5]);
   const tensors: Record<string, TensorValue> = { "t1/x": shared, "t2/x": shared, "t1/y": value([1, 1]), "t2/y": value([1, 3]) };
-  const inner = { live: true, tensor: async (trace: string, id: string) => tensors[`${trace}/${id}`]!, peek: (trace: string, id: string) => tensors[`${trace}/${id}`] ?? null };
-  const source = withDifferences(inner as unknown as Source);
+  class Stored extends Source {
+    live = true;
+    ask = async (): Promise<never> => assert.fail();
+    trace = this.ask;
+    load = this.ask;
+    own = (trace: string, id: string) => tensors[`${trace}/${id}`] ?? null;
+  }
+  const source = new Stored();
   for (const [id, expected] of [["x", [0, 0]], ["y", [0, 2]]] as const) {
     assert.deepEqual([...source.peek("t2~t1", id)!.data], expected);
     assert.deepEqual([...(await source.tensor("t2~t1", id)).data], expected);

@@ -2,11 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { table } from "../src/trace/stepData";
 import { magnitude, sliceTensor, type TensorValue } from "../src/tensors/tensor";
-import { checkNode } from "../src/trace/check";
-import { arithmetic, recompute } from "../src/trace/operations";
-import type { Step } from "../src/trace/stepData";
+import { arithmetic, checkNode, recompute } from "../src/trace/operations";
+import { type Step, table } from "../src/trace/steps";
 import type { Manifest, Row, TraceNode } from "../src/types";
 
 interface Stored {
@@ -30,7 +28,7 @@ const toValue = ({ shape, dtype, data }: Stored): TensorValue =>
   ({ shape, dtype, data: dtype === "i32" ? Int32Array.from(data) : dtype === "u8" ? Uint8Array.from(data) : Float32Array.from(data) });
 
 /** A step whose inputs and parameters have the names of its arguments. */
-export function stepOf({ op, attrs, arguments: given, expected }: Case): Step {
+function stepOf({ op, attrs, arguments: given, expected }: Case): Step {
   const { arguments: takes } = rows[op]!;
   const used = takes.filter((name) => name in given);
   const params = used.filter((name) => name === "weight" || name === "bias").filter((name) => op.split(":")[0] !== "mix" && op !== "mix.v");

@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { type Line, updateLines } from "../src/screens/learn/lines";
-import { orthogonalise, productsOf, toBfloat16 } from "../src/tensors/optimizers";
+import { type Line, orthogonalise, productsOf, toBfloat16, updateLines } from "../src/screens/learn";
 import { sliceTensor, type TensorValue } from "../src/tensors/tensor";
 import type { Manifest } from "../src/types";
 

@@ -1,14 +1,12 @@
 /** Tests the check of saved values, the file source, loaders, caches and signals. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import { FileSource } from "../src/sources/file";
-import type { Source } from "../src/sources/source";
-import { LruCache, TensorCache } from "../src/sources/cache";
-import { computed, effect, Loader, signal } from "../src/state/signals";
 import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { FileSource, type Source, TensorCache } from "../src/sources/source";
+import { computed, effect, Loader, signal } from "../src/state/signals";
 import type { TensorValue } from "../src/tensors/tensor";
-import { table } from "../src/trace/stepData";
-import { checkNode } from "../src/trace/check";
+import { checkNode } from "../src/trace/operations";
+import { table } from "../src/trace/steps";
 import type { Manifest, SavedPageData, TraceNode } from "../src/types";
 
 table.rows = JSON.parse(readFileSync("test/operations.json", "utf8")).rows;
@@ -48,13 +46,13 @@ function saved(position: number | null): FileSource {
 
 test("FileSource.erase derives the value for the requested class and contrast", async () => {
   const [page, asked] = [saved(null), { trace: "t1", erase: { text: [0] } }];
-  const answers = async (more: object) => page.erase({ ...asked, ...more }).then(({ value, original }) => [value, original]);
+  const answers = async (more: object) => page.ask("erase", { ...asked, ...more }).then(({ value, original }) => [value, original]);
   assert.deepEqual(await answers({}), [1, 1]);
   assert.deepEqual(await answers({ target: 0 }), [1, 1], "what the answer is anyway");
   assert.deepEqual(await answers({ target: 2 }), [5 - 3, 0 - 2], "against the likeliest other");
   assert.deepEqual(await answers({ target: 0, foil: 2 }), [3 - 5, 2 - 0]);
   await assert.rejects(answers({ target: 9 }), /does not hold/);
-  assert.deepEqual((await saved(0).erase({ ...asked, target: 1 })).value, -3.1, "a token without a foil: its log p");
+  assert.deepEqual((await saved(0).ask("erase", { ...asked, target: 1 })).value, -3.1, "a token without a foil: its log p");
 });
 
 test("Loader drops results of requests that are not the latest", async () => {
@@ -78,18 +76,20 @@ test("Loader drops results of requests that are not the latest", async () => {
   assert.deepEqual([other.problem.value?.message, loader.problem.value], ["no", null], "each has a problem of its own");
 });
 
-test("LruCache drops the least recently used entries", () => {
-  const store = new LruCache<string>(10, (value) => value.length);
-  store.set("a", "aaaa");
-  store.set("b", "bbbb");
-  store.get("a");
-  store.set("c", "cccc");
-  assert.deepEqual(["a", "b", "c"].map((key) => store.get(key)), ["aaaa", null, "cccc"]);
-  store.set("d", "d".repeat(99));
-  assert.deepEqual(["a", "c", "d"].map((key) => store.get(key) !== null), [false, false, true]);
-  store.set("d", "d");
-  store.set("e", "eeee");
-  assert.equal(store.get("d"), "d");
+test("TensorCache drops the least recently used tensors", () => {
+  const store = new TensorCache(10);
+  const set = (id: string, size: number) => store.set("t1", id, "", { shape: [size], data: new Uint8Array(size), dtype: "u8" });
+  const sizes = (...ids: string[]) => ids.map((id) => store.get("t1", id)?.data.length ?? null);
+  set("a", 4);
+  set("b", 4);
+  sizes("a");
+  set("c", 4);
+  assert.deepEqual(sizes("a", "b", "c"), [4, null, 4]);
+  set("d", 99);
+  assert.deepEqual(sizes("a", "c", "d"), [null, null, 99]);
+  set("d", 1);
+  set("e", 4);
+  assert.deepEqual(sizes("d"), [1]);
 });
 
 test("TensorCache returns the same view for a slice of a whole tensor", () => {

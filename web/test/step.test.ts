@@ -1,13 +1,11 @@
 /** Tests recomputation and descriptions of steps. */
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { readFileSync } from "node:fs";
-import { table } from "../src/trace/stepData";
-import { paramsFromRequest, requestFromParams } from "../src/state/address";
-import { arithmetic, recompute } from "../src/trace/operations";
-import type { Step } from "../src/trace/stepData";
+import { test } from "node:test";
+import { paramsFromRequest, requestFromParams } from "../src/state/page";
 import { formula, sentence } from "../src/trace/descriptions";
-import { title } from "../src/trace/steps";
+import { arithmetic, recompute } from "../src/trace/operations";
+import { type Step, table, title } from "../src/trace/steps";
 import type { Manifest, TraceNode } from "../src/types";
 
 const { rows, sites: SITES } = JSON.parse(readFileSync("test/operations.json", "utf8")) as { rows: typeof table.rows; sites: Record<string, [string, ...string[]]> };
@@ -68,7 +66,7 @@ test("positions are multiplied by their amplitude, also in the formula", async (
   const expected = [0, 0.05, 0.05 * Math.sin(1), 0.05 * Math.cos(1)];
   expected.forEach((x, i) => assert.ok(Math.abs(found[i]! - x) < 1e-12));
   assert.equal((await arithmetic(placed, cell(1, 0))).lines.join(" | "), "Position 1, feature 0: sin(1 / 10000^(0/2)) = sin 1.000 | 0.0500 · 0.8415 = 0.0421");
-  assert.ok(formula(placed.node).startsWith("y = 0.050 · (sin~"));
+  assert.ok(formula(placed.node).startsWith("y = 0.050 · (sin, cos)~"));
 });
 
 test("steps of n-grams have a title and a description", () => {

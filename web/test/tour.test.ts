@@ -1,7 +1,7 @@
 /** Tests what the tour chooses to ask about. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { largestColumn, largestRow, leastCertain, optionsOf, strongestKeys, tokenNames, twice } from "../src/screens/tour/choose";
+import { largestColumn, largestRow, leastCertain, optionsOf, strongestKeys, tokenNames, twice } from "../src/screens/tour";
 import type { KeysSweep, Prediction, VariantEffect } from "../src/types";
 
 const effect = (change: number, n_changed: number): VariantEffect => ({ edits: [`e${change}`], change, n_changed, position: 0, before: "a", after: "b" });

@@ -1,9 +1,9 @@
 /** Tests the pure functions of the Training screen. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { extended, type History, MOST_POINTS, nothing } from "../src/screens/training/series";
-import { duration, nearestIndex, pathThrough, pointsOf, scaleOf, tickText } from "../src/tensors/scale";
+import { extended, type History, MOST_POINTS, nothing } from "../src/screens/training";
 import type { TrainingNow } from "../src/types";
+import { duration, nearestIndex, pathThrough, pointsOf, scaleOf, tickText } from "../src/views/Chart";
 
 const part = (steps: number[], generation = 0) =>
   ({

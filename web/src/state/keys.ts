@@ -4,14 +4,12 @@
  * screen handles its own keys (Space, Enter, arrows). Keys are ignored while typing.
  */
 import { useEffect, useLayoutEffect } from "preact/hooks";
-import { SCREENS } from "./address";
-import { framed } from "./frame";
-import { guide } from "./guide";
-import { nodeOf } from "../trace/stepData";
-import { go, gradients, manifest, route, setParams, showGradients, shown, SHOWN, undoEdit } from "./page";
+import { nodeOf } from "../trace/steps";
+import { framed, go, gradients, manifest, route, SCREENS, setParams, showGradients, shown, SHOWN, undoEdit } from "./page";
+import { guide } from "./settings";
 
 /** Whether a key is typed into a field or has a modifier, and so is no shortcut. */
-export function isTyping(event: KeyboardEvent): boolean {
+function isTyping(event: KeyboardEvent): boolean {
   const at = event.target;
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return true;
   return at instanceof HTMLElement && (at.isContentEditable || at.matches("textarea, select, input:not([type=range])"));
@@ -29,13 +27,12 @@ export function useScreenKeys(handler: Listener) {
 }
 
 /** Changes the head in the address. */
-export function changeHead(by: number) {
-  const heads = manifest.value?.model.n_heads ?? 1;
+function changeHead(by: number) {
   const head = Number(route.value.params.head ?? 0) + by;
-  if (head >= 0 && head < heads) setParams({ head });
+  if (head >= 0 && head < (manifest.value?.model.n_heads ?? 1)) setParams({ head });
 }
 
-export function changeLayer(by: number) {
+function changeLayer(by: number) {
   const trace = manifest.value;
   if (!trace) return;
   const { node: id, layer } = route.value.params;
@@ -54,23 +51,21 @@ function openEditField() {
   field?.focus();
 }
 
+const KEYS: Record<string, () => void> = {
+  "[": () => changeLayer(-1), "]": () => changeLayer(1), ",": () => changeHead(-1), ".": () => changeHead(1),
+  z: undoEdit, w: openEditField, g: () => showGradients(!gradients.value), "?": () => (guide.value = "help"),
+  v: () => setParams({ show: SHOWN[(SHOWN.indexOf(shown.value) + 1) % SHOWN.length] ?? null }),
+};
+
 function onKey(event: KeyboardEvent) {
   if (isTyping(event) || event.defaultPrevented || document.querySelector("dialog[open]")) return;
   for (const listener of listeners) {
     if (listener(event)) return event.preventDefault();
   }
   const screen = SCREENS[Number(event.key) - 1];
-  if (screen && !framed.value) go(screen);
-  else if (event.key === "[") changeLayer(-1);
-  else if (event.key === "]") changeLayer(1);
-  else if (event.key === ",") changeHead(-1);
-  else if (event.key === ".") changeHead(1);
-  else if (event.key === "z") undoEdit();
-  else if (event.key === "v") setParams({ show: SHOWN[(SHOWN.indexOf(shown.value) + 1) % SHOWN.length] ?? null });
-  else if (event.key === "g") showGradients(!gradients.value);
-  else if (event.key === "w") openEditField();
-  else if (event.key === "?") guide.value = "help";
-  else return;
+  const act = screen && !framed.value ? () => go(screen) : KEYS[event.key];
+  if (!act) return;
+  act();
   event.preventDefault();
 }
 

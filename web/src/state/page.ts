@@ -2,25 +2,81 @@
  * The page's state as signals, and the functions that change it. The address is the source of truth: `go` and
  * `setParams` write it, and everything else is derived from it.
  */
-import { differenceOf, withDifferences } from "../sources/difference";
-import { FileSource } from "../sources/file";
-import { LiveSource } from "../sources/live";
-import { server, type Source } from "../sources/source";
+import { differenceOf, FileSource, LiveSource, server, type Source } from "../sources/source";
 import { keptEdits, toggled } from "../trace/edits";
-import { nodeOf, table } from "../trace/stepData";
-import { gradientOf, isGradient } from "../trace/steps";
-import type { Manifest, SavedPageData, RunInfo, StreamName, TraceRequest } from "../types";
-import { formatHash, paramsFromRequest, parseHash, requestFromParams, type Route, type Screen } from "./address";
-import { recall, remember } from "./guide";
-import { computed, effect, Loader, type Signal, signal, toErrorMessage, type ErrorMessage } from "./signals";
+import { gradientOf, isGradient, nodeOf, table } from "../trace/steps";
+import {
+  type FieldKind, type Manifest, REQUEST_FIELDS, type RunInfo, type SavedPageData, SETTING_FIELDS, type StreamName,
+  type TraceRequest,
+} from "../types";
+import { recall, remember } from "./settings";
+import { computed, effect, type ErrorMessage, Loader, type Signal, signal, toErrorMessage } from "./signals";
+
+export const SCREENS = ["flow", "step", "attention", "decode", "why", "compare", "learn", "training"] as const;
+export type Screen = (typeof SCREENS)[number];
+
+interface Route {
+  screen: Screen;
+  params: Record<string, string>;
+}
+
+function parseHash(hash: string): Route {
+  const match = /^#?\/?([a-z]*)(?:\?(.*))?$/s.exec(hash);
+  const name = match?.[1] as Screen;
+  const params: Record<string, string> = {};
+  for (const [key, value] of new URLSearchParams(match?.[2] ?? "")) params[key] = value;
+  return { screen: SCREENS.includes(name) ? name : "flow", params };
+}
+
+function formatHash({ screen, params }: Route): string {
+  const query = new URLSearchParams(Object.entries(params)).toString();
+  return `#/${screen}${query ? `?${query}` : ""}`;
+}
+
+/** A field of a request as text in the address, and back; null where the text is none. */
+const TO_TEXT: Record<FieldKind, (value: any) => string> = {
+  text: String, number: String, flag: (on) => (on ? "1" : "0"), numbers: (all: number[]) => all.join("."), words: (all: string[]) => all.join(" "),
+};
+const FROM_TEXT: Record<FieldKind, (text: string) => unknown> = {
+  text: String,
+  number: (text) => (Number.isFinite(Number(text)) ? Number(text) : null),
+  flag: (text) => text === "1",
+  numbers: (text) => text.split(".").map(Number).filter(Number.isInteger),
+  words: (text) => text.split(" ").filter(Boolean),
+};
+
+/** Whether a value is that of an absent field. */
+const isAbsent = (value: unknown) => value == null || value === 0 || (Array.isArray(value) && !value.length);
+
+type Fields = Partial<Record<FieldKind, string[]>>;
+const listed = (fields: Fields) => Object.entries(fields).flatMap(([kind, names]) => names.map((name) => [name, kind as FieldKind] as const));
+
+/** The trace request in the address, whose fields and settings of decoding are side by side: `prefix` is "" for the first trace, "o." for the second. */
+export function requestFromParams(params: Record<string, string>, prefix = ""): TraceRequest | null {
+  const read = (fields: Fields, isNone: (value: unknown) => boolean) => listed(fields).flatMap(([name, kind]) => {
+    const text = params[prefix + name], value = text === undefined ? null : FROM_TEXT[kind](text);
+    return isNone(value) ? [] : [[name, value]];
+  });
+  const decode = read(SETTING_FIELDS, (value) => value === null);
+  const request = Object.fromEntries([...read(REQUEST_FIELDS, isAbsent), ...(decode.length ? [["decode", Object.fromEntries(decode)]] : [])]);
+  return params[`${prefix}text`] === undefined ? null : { text: "", ...request };
+}
+
+/** The inverse: the parameters to set, or with null to remove. */
+export function paramsFromRequest(request: TraceRequest | null, prefix = ""): Record<string, string | null> {
+  const written = (fields: Fields, values: object | undefined, isNone: (value: unknown) => boolean) => listed(fields).map(([name, kind]) => {
+    const value: unknown = values?.[name as never];
+    return [prefix + name, isNone(value) ? null : TO_TEXT[kind](value)];
+  });
+  return Object.fromEntries([...written(REQUEST_FIELDS, request ?? undefined, isAbsent), ...written(SETTING_FIELDS, request?.decode, (value) => value == null)]);
+}
 
 /** Whether this is the script of a saved page, which holds the data, or of a served one (`build.mjs`). */
 declare const SAVED: boolean;
-export const source: Source = withDifferences(
-  SAVED ? new FileSource(JSON.parse(document.getElementById("glassformer-data")!.textContent!) as SavedPageData) : new LiveSource());
+export const source: Source = SAVED ? new FileSource(JSON.parse(document.getElementById("glassformer-data")!.textContent!) as SavedPageData) : new LiveSource();
 /** The address as a route; a saved page without one begins where it was saved. The token of a printed address is kept by the browser, for other tabs. */
 function located(): Route {
-  const { screen, params: { access, ...params } } = parseHash(SAVED ? location.hash || source.view! : location.hash);
+  const { screen, params: { access, ...params } } = parseHash(SAVED ? location.hash || source.view : location.hash);
   if (!SAVED) server.token = access ?? (server.token || (recall("token") ?? ""));
   if (!SAVED && access) {
     remember("token", access);
@@ -78,6 +134,8 @@ export const gradients = computed([route, manifest], () => {
   const { screen, params: { node, numbers } } = route.value;
   return manifest.value?.learning != null && (screen === "step" && node ? isGradient({ id: node }) : numbers === "gradients");
 });
+/** Whether the page is inside another document, with `frame=step` in the address: one step alone, without header, form and list; or with `frame=learn` what was learned. */
+export const framed = computed([route], () => "frame" in route.value.params);
 /** Shows gradients or values, on Step of the same step. */
 export function showGradients(on: boolean) {
   const [trace, { node }] = [manifest.value, route.value.params];
@@ -100,17 +158,10 @@ export const problems = computed(problemSignals, () => problemSignals.filter((on
 /** The token under the pointer, highlighted in all views. */
 export const hoveredToken = signal<{ stream: StreamName; index: number } | null>(null);
 
-export interface Selection {
-  node: string | null;
-  head: number;
-  row: number | null;
-  col: number | null;
-}
-
 const whole = (text: string | undefined) => (text !== undefined && /^\d+$/.test(text) ? Number(text) : null);
 
 /** From `node`, `head` and `cell=row,col` in the address. */
-export const selection = computed([route], (): Selection => {
+export const selection = computed([route], (): { node: string | null; head: number; row: number | null; col: number | null } => {
   const { node, head, cell } = route.value.params;
   const [row, col] = (cell ?? "").split(",");
   return { node: node ?? null, head: whole(head) ?? 0, row: whole(row), col: whole(col) };
@@ -208,7 +259,7 @@ export function reportError(error: unknown) {
 /** Loads the run, then keeps the traces in sync with the address. */
 export async function start() {
   for (const change of ["hashchange", "popstate"]) addEventListener(change, () => (route.value = located()));
-  await run.load("Opening the run", () => source.run());
+  await run.load("Opening the run", () => source.ask("run"));
   if (!runFacts.value) return;
   table.rows = runFacts.value.operations;
   const json = (make: () => TraceRequest | null) => computed([route], () => JSON.stringify(make()));

@@ -1,13 +1,12 @@
 /** Asynchronous data for components: the result of a request, or a tensor, requested when first needed. */
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { passOf } from "../sources/difference";
-import { toGrid, toTensorValue } from "../tensors/grid";
-import type { TensorValue } from "../tensors/tensor";
+import { passOf } from "../sources/source";
+import { type TensorValue, toGrid, toTensorValue } from "../tensors/tensor";
 import { maskOfHead } from "../trace/edits";
-import { nodeOf } from "../trace/stepData";
+import { nodeOf } from "../trace/steps";
 import type { Manifest, TraceNode } from "../types";
 import { manifest, source } from "./page";
-import { toErrorMessage, type ErrorMessage, useValue } from "./signals";
+import { type ErrorMessage, toErrorMessage, useValue } from "./signals";
 
 export interface Resource<T> {
   value: T | null;

@@ -5,7 +5,7 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Problem } from "../sources/source";
 
-export interface ReadonlySignal<T> {
+interface ReadonlySignal<T> {
   readonly value: T;
   /** Calls the listener on every change. Returns a function that unsubscribes it. */
   subscribe: (listener: () => void) => () => void;

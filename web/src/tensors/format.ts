@@ -68,7 +68,7 @@ const AXES: Partial<Record<AxisName, [one: string, all: string]>> = {
 /** The name of one position on an axis, and of all. */
 export const axisNames = (name: AxisName) => AXES[name] ?? ["feature", "features"];
 
-export const BLOCKS = { self: "self-attention", cross: "cross-attention", ff: "feed-forward" } as const;
+const BLOCKS = { self: "self-attention", cross: "cross-attention", ff: "feed-forward" } as const;
 
 /** The location of a node in the model: "Encoder layer 0, self-attention". */
 export function nodeLocation({ stack, layer, block }: TraceNode): string {

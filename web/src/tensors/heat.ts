@@ -2,10 +2,40 @@
  * Draws a matrix as a heat map on a canvas. Masked cells are hatched; negative cells have a dash, so that the sign
  * does not depend on hue alone. `views/Matrix.tsx` lays it out.
  */
-import { css, mix, type Palette, shade } from "./colour";
 import { BLOCKED } from "./tensor";
 
-export interface Heat {
+type Rgb = [number, number, number];
+
+export interface Palette {
+  paper: Rgb;
+  ink: Rgb;
+  faint: Rgb;
+  accent: Rgb;
+  /** Ends of the signed scale, and of the sequential one; the middle and zero are `paper`. */
+  positive: Rgb;
+  negative: Rgb;
+  strong: Rgb;
+}
+
+/** From "light-dark(#ffffff, #14171a)"; grey where it is none. */
+export function parseColour(text: string, dark: boolean): Rgb {
+  const hex = text.match(/[0-9a-f]{6}/gi)?.[Number(dark)] ?? "888888";
+  return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)) as Rgb;
+}
+
+export const css = ([r, g, b]: Rgb) => `rgb(${r} ${g} ${b})`;
+
+const mix = (a: Rgb, b: Rgb, t: number): Rgb =>
+  [0, 1, 2].map((i) => Math.round(a[i]! + (b[i]! - a[i]!) * t)) as Rgb;
+
+/** Colour of a value on the scale: signed around 0, or from 0 up. `limit` is the largest magnitude. */
+export function shade(x: number, limit: number, scale: "signed" | "sequential", colours: Palette): Rgb {
+  const t = limit > 0 ? Math.min(1, Math.abs(x) / limit) : 0;
+  const end = scale === "sequential" ? colours.strong : x < 0 ? colours.negative : colours.positive;
+  return mix(colours.paper, end, t ** 0.8); // small values stay visible
+}
+
+interface Heat {
   rows: number;
   cols: number;
   data: ArrayLike<number>; // row by row

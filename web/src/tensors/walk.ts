@@ -117,7 +117,7 @@ const join = (x: Values) => {
 };
 
 /** The standard normal distribution function, by a series of positive terms, without cancellation. */
-export function normalShare(x: number): number {
+function normalShare(x: number): number {
   if (Math.abs(x) > 8) return Number(x > 0);
   let [term, sum] = [x, 0];
   for (let n = 1; n < 200; n++) {

@@ -2,8 +2,7 @@
 import { number } from "../tensors/format";
 import type { Manifest, ModelInfo, TraceNode, Tree } from "../types";
 import { argumentsOf, rowOfStep } from "./operations";
-import { PROBABILITIES } from "./stepData";
-import { entryOf, isGradient, leaf } from "./steps";
+import { entryOf, isGradient, leaf, PROBABILITIES } from "./steps";
 
 const SPLIT = "Head 0 gets the first {d_head} features, head 1 the next. Heads attend independently of each other.";
 const ROTATED = "Rotary position embedding: pairs of features are rotated by an angle proportional to the position, so that query · key depends on the distance.";
@@ -143,7 +142,7 @@ const WORDS: Record<string, (...x: string[]) => string> = {
   "+": (a, b) => `${a} + ${b}`, "-": (a, b) => `${a} − ${b}`, "*": (a, b) => `${a} · ${b}`, "/": (a, b) => `\\frac{${a}}{${b}}`, "@": (a, b) => `${a} ${b}`,
   T: (x) => `${x}^T`, exp: (x) => `e^{${x}}`, sq: (x) => `${x}^2`, rsqrt: (x) => `\\frac{1}{\\sqrt{${x}}}`, sum: (x) => `∑ ${x}`, max0: (x) => `max(0, ${x})`,
   positive: (x) => `[${x} > 0]`, nonzero: (x) => x!, atleast1: (x) => `max(1, ${x})`, peak_of: (x) => `max(${x})`, unmasked: (s, mask) => `(${s} where ${mask})`, gather: (table, ids) => `${table}[${ids}]`, flat: (x) => x!,
-  row: (x) => x!, column_of: (g) => g!, by_row: (x) => x!, waves: () => "(sin~\\frac{t}{10000^{2i/C}}, cos~\\frac{t}{10000^{2i/C}})", cosines: () => "cos~θ_{t,j}", sines: () => "sin~θ_{t,j}",
+  row: (x) => x!, column_of: (g) => g!, by_row: (x) => x!, waves: () => "(sin, cos)~\\frac{t}{10000^{2i/C}}", cosines: () => "cos~θ_{t,j}", sines: () => "sin~θ_{t,j}",
 };
 /** Those whose arguments need no parentheses, and how tightly the others bind. */
 const LOOSE = /^(\/|exp|unmasked|rsqrt|max0|positive|nonzero|atleast1|peak_of|gather|waves|cosines|sines|row|flat|column_of|by_row)$/;

@@ -1,11 +1,9 @@
 /** Edits of a forward pass as text, "encoder.0.self.context[head:2]=0", and in words. */
 import { axisNames, capital, nodeLocation, visible } from "../tensors/format";
-import { fill, type Grid, mayAttend } from "../tensors/grid";
-import { sliceOffsets } from "../tensors/tensor";
+import { fill, type Grid, mayAttend, sliceOffsets } from "../tensors/tensor";
 import type { AxisName, Manifest, TraceNode, TraceRequest } from "../types";
 import { rowTextsOf } from "./generation";
-import { streamOf } from "./stepData";
-import { title } from "./steps";
+import { streamOf, title } from "./steps";
 
 const EDIT = /^([\w.*]+?)(?:\[([^\]]*)\])?(=[^=]*|\*[^*]+)$/;
 

@@ -11,6 +11,9 @@ export const isClassifier = ({ predictions }: Pick<Manifest, "predictions">) => 
 /** Whether the model predicts nothing: a bare encoder, whose output is the pooled vector. */
 export const isEmbedder = ({ predictions }: Pick<Manifest, "predictions">) => !predictions.length;
 
+/** Whether the answer is a number. */
+export const isNumber = (trace: Manifest) => isEmbedder(trace) && trace.nodes.some(({ id }) => id === "logits");
+
 /** Whether the model predicts the token at its own position, from both sides; others predict the next token. */
 export const isMasked = ({ generation }: Pick<Manifest, "generation">) => generation.masked !== null;
 
@@ -105,7 +108,7 @@ export interface Change {
 }
 
 /** Which number of a candidate: its probability or its logit. */
-export type Quantity = "probability" | "logit";
+type Quantity = "probability" | "logit";
 
 /** The changes of the candidates that both predictions list, in the order of `after`. */
 export function changesOf(before: Prediction | undefined, after: Prediction | undefined, quantity: Quantity): Change[] {

@@ -1,14 +1,16 @@
 /**
- * A step computed from its inputs by the table of operations: all its values, which `check.ts` compares with the model's,
- * and the arithmetic of one value, which is the same expression with its numbers.
+ * A step computed from its inputs by the table of operations: all its values, which are compared with the model's, and the
+ * arithmetic of one value, which is the same expression with its numbers.
  */
 import { count, number, visible } from "../tensors/format";
-import { defined, type Names, type Numbers, offsetIn, run, type Value, type Values, walk } from "../tensors/walk";
-import type { Axis, Row, TraceNode, Tree } from "../types";
-import { labelsOf, nameOf, pieceOf } from "./stepData";
+import { BLOCKED, magnitude, sliceOffsets, type TensorValue } from "../tensors/tensor";
+import { defined, type Names, type Numbers, offsetIn, run, softmax, TooMuch, type Value, type Values, walk } from "../tensors/walk";
+import type { Axis, Manifest, Prediction, Row, TraceNode, Tree } from "../types";
+import { editsOf } from "./edits";
 import {
-  type Arithmetic, axisLabels, type Cell, cellValue, firstPosition, idsSlice, lastSize, ngramsOf, nodeOf, pieces, predictionAt, PROBABILITIES, rowOf, type Step, streamOf, table, tokensOf, Unavailable,
-} from "./stepData";
+  type Arithmetic, axisLabels, type Cell, cellValue, firstPosition, hasCandidates, idsSlice, isGradient, labelsOf, lastSize, nameOf, ngramsOf, nodeOf,
+  pieceOf, pieces, predictionAt, PROBABILITIES, rowOf, type Step, streamOf, table, type TensorReader, tokensOf, Unavailable,
+} from "./steps";
 
 /** The row of a step: "pool" with the constant how="mean" is "pool:mean". */
 export const rowOfStep = ({ op, attrs }: TraceNode): Row | undefined =>
@@ -149,7 +151,8 @@ export async function arithmetic(step: Step, cell: Cell): Promise<Arithmetic> {
   const { node } = step;
   if (node.id === PROBABILITIES) return probabilityCell(step, cell);
   if (node.op in SOURCES) return SOURCES[node.op]!.cell(step, cell);
-  const one = node.op === "linear" && node.axes.at(-1)?.name === "vocab" ? ofVocabulary(step, cell) : step;
+  const prediction = hasCandidates(node) ? predictionAt(step.trace, cell.position) : undefined;
+  const one = hasCandidates(node) ? ofCandidates(step, prediction, [prediction?.top[cell.col]?.id ?? cell.col]) : step;
   const row = rowOfStep(node);
   if (!row?.gives) throw new Unavailable(`the page does not know the operation ${node.op}`);
   const names = defined(row, await namesOf(one, row)), ids = argumentsOf(node, row);
@@ -198,16 +201,14 @@ function tableOf(step: Step, terms: Summed, tree: Tree, ids: Record<string, stri
 }
 
 
-/** Logits over a vocabulary: the step of one candidate, of which alone the weights are fetched. */
-function ofVocabulary({ trace, node, get }: Step, cell: Cell): Step {
-  const prediction = predictionAt(trace, cell.position);
-  const id = prediction?.top[cell.col]?.id ?? cell.col;
-  const [input, last] = [node.inputs[0]!, node.axes.at(-1)!];
+/** Logits over a vocabulary: the step of some candidates, of which alone the weights are fetched. The ids are in ascending order. */
+function ofCandidates({ trace, node, get }: Step, prediction: Prediction | undefined, ids: readonly number[]): Step {
   const params = new Set(Object.values(node.params));
+  const row = node.axes.length > 1 && prediction ? `token:${rowOf(trace, prediction)}` : "";
   return {
     trace,
-    node: { ...node, axes: [{ ...last, size: 1 }] },
-    get: (of) => (params.has(of) ? get(of, idsSlice(trace.params[of]?.axes[0]?.name ?? "out", [id])) : get(input, node.axes.length > 1 && prediction ? `token:${rowOf(trace, prediction)}` : "")),
+    node: { ...node, axes: [{ ...node.axes.at(-1)!, size: ids.length }] },
+    get: (of) => get(of, params.has(of) ? idsSlice(trace.params[of]?.axes[0]?.name ?? "out", ids) : row),
   };
 }
 
@@ -281,3 +282,109 @@ const SOURCES: Record<string, { values: (step: Step) => Numbers | Promise<Number
     },
   },
 };
+
+export interface CheckResult {
+  state: "ok" | "bad" | "unavailable";
+  /** Largest difference; null where it could not be computed. */
+  delta: number | null;
+  /** What was compared, or why nothing could be. */
+  words: string;
+}
+
+/** The largest difference; Infinity where one value is NaN. */
+function maxDifference(a: Numbers, b: Numbers): number {
+  let largest = 0;
+  for (let i = 0; i < a.length; i++) {
+    const difference = a[i] === b[i] || (a[i]! < -BLOCKED && b[i]! < -BLOCKED) ? 0 : Math.abs(a[i]! - b[i]!);
+    if (!(difference <= largest)) largest = Number.isNaN(difference) ? Infinity : difference;
+  }
+  return largest;
+}
+
+/** Rounding error of 16-bit floats, relative and absolute. */
+const [F16_RELATIVE, F16_ABSOLUTE] = [2 ** -11, 2 ** -25];
+
+/** A few roundings of 32-bit floats, in sums of products that cancel as gradients do. */
+const F32_RELATIVE = 2 ** -21;
+
+/** A copy with every float perturbed by its rounding error, in pseudorandom directions: 16-bit floats, or all of them. */
+function perturbed(value: TensorValue, all: boolean): TensorValue {
+  const [relative, absolute] = value.dtype === "f16" ? [F16_RELATIVE, F16_ABSOLUTE] : value.dtype === "f32" && all ? [F32_RELATIVE, 0] : [0, 0];
+  if (!relative) return value;
+  const data = Float32Array.from(value.data, (x, i) => x + (Math.abs(x) * relative + absolute) * (Math.sin(i * 12.9898) * 43758.5453 % 1 > 0 ? 1 : -1));
+  return { ...value, data };
+}
+
+/**
+ * Recomputes a step and compares. `position` selects the row of logits over a vocabulary. Values may differ by rounding:
+ * by 1e-4 of the largest, or, with the 16-bit floats of a saved page, by what perturbing those by their rounding error
+ * changes. A gradient may be a small difference of large numbers: there perturbing 32-bit floats counts, too.
+ */
+export async function checkNode(trace: Manifest, node: TraceNode, position: number, source: TensorReader): Promise<CheckResult> {
+  let isF16 = false;
+  const get: Step["get"] = async (id, slice) => {
+    try {
+      const value = await source.tensor(trace.id, id, slice);
+      isF16 ||= value.dtype === "f16";
+      return value;
+    } catch (error) {
+      throw new Unavailable(source.live ? (error as Error).message : `the tensor ${id} is not in this saved page`);
+    }
+  };
+  try {
+    const prediction = hasCandidates(node) ? predictionAt(trace, position) : undefined;
+    if (hasCandidates(node) && !prediction) throw new Unavailable("there is no prediction here");
+    const shown = prediction?.top.map((one) => (node.id === PROBABILITIES ? Math.exp(one.log_prob) : one.logit)) ?? (await get(node.id)).data;
+    const again = async (read: Step["get"]) => {
+      const step = { trace, node, get: read };
+      return withEdits(step, await (prediction ? candidates(step, prediction) : recompute(step)), shown);
+    };
+    const computed = await again(get);
+    const words = [prediction && `the ${shown.length} candidates shown`, editWords(trace, node), isF16 && "from values saved as 16-bit floats"].filter(Boolean).join(", ");
+    if (computed.length !== shown.length) {
+      return { state: "bad", delta: Infinity, words: `expected ${computed.length} values, got ${shown.length}` };
+    }
+    const [delta, largest] = [maxDifference(computed, shown), magnitude(shown)];
+    const ofGradient = isGradient(node);
+    const rounding = isF16 || ofGradient ? 4 * maxDifference(computed, await again(async (id, slice) => perturbed(await get(id, slice), ofGradient))) : 0;
+    const allowed = rounding + (isF16 ? 2 * (largest * F16_RELATIVE + F16_ABSOLUTE) : 1e-4 * largest);
+    return { state: delta <= allowed ? "ok" : "bad", delta, words };
+  } catch (error) {
+    if (error instanceof Unavailable || error instanceof TooMuch) return { state: "unavailable", delta: null, words: error.message };
+    throw error;
+  }
+}
+
+/** What scores of blocked keys are set to: the lowest 32-bit float, halved. */
+const BLOCKED_SCORE = -(2 - 2 ** -23) * 2 ** 126;
+
+/** The recomputed values of a step with its edits, as the forward pass used them. */
+async function withEdits({ trace, node, get }: Step, values: Numbers, shown: Numbers): Promise<Numbers> {
+  const edits = editsOf(trace, node.id);
+  if (!edits.length) return values;
+  if (node.axes.at(-1)?.name === "vocab") throw new Unavailable("the logits were edited");
+  const edited = Float64Array.from(values);
+  for (const { slice, kind, number, source } of edits) {
+    const from = kind === "skip" ? (await get(source)).data : kind === "B" || kind === "mean" ? shown : null;
+    for (const i of sliceOffsets(node.axes.map((axis) => axis.size), node.axes.map((axis) => axis.name), slice)) {
+      edited[i] = from ? from[i]! : kind === "scale" ? edited[i]! * number : kind === "set" ? number : BLOCKED_SCORE;
+    }
+  }
+  return edited;
+}
+
+function editWords(trace: Manifest, node: TraceNode): string {
+  const kinds = editsOf(trace, node.id).map((edit) => edit.kind);
+  return kinds.includes("B") ? "except the values of the second text" : kinds.includes("mean") ? "except the means of reference texts" : kinds.length ? "with what you set" : "";
+}
+
+/** The logits or probabilities of one prediction's candidates. */
+async function candidates(step: Step, prediction: Prediction): Promise<Numbers> {
+  const ids = prediction.top.map(({ id }) => id), ascending = [...ids].sort((a, b) => a - b);
+  if (step.node.id === PROBABILITIES) {
+    const found = softmax((await step.get("logits", prediction.position === null ? "" : `token:${rowOf(step.trace, prediction)}`)).data);
+    return ids.map((id) => found[id]!);
+  }
+  const logits = await recompute(ofCandidates(step, prediction, ascending));
+  return ids.map((id) => logits[ascending.indexOf(id)]!);
+}

@@ -1,6 +1,6 @@
 /** Word scores, summed over the tokens of each word, with their order and colours, and the masked words. */
-import { asText } from "./generation";
 import type { Stream, StreamName } from "../types";
+import { asText } from "./generation";
 
 export interface Word {
   /** Index of the word in its stream. */

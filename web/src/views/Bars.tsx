@@ -20,7 +20,7 @@ export interface Bar {
   attributes?: ComponentProps<"button"> & Record<`data-${string}`, string | number>;
 }
 
-export interface BarsProps {
+interface BarsProps {
   bars: Bar[];
   limit?: number;
   label: string;

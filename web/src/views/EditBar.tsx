@@ -4,7 +4,8 @@
  */
 import { useEffect, useRef } from "preact/hooks";
 import {
-  base, editable, edited, edits, gradients, ignoresEdits, learn, learnSteps, route, setEdits, setParams, showGradients, type Shown, shown, SHOWN, source, toggleEdit, undoEdit,
+  base, editable, edited, edits, gradients, ignoresEdits, learn, learnSteps, route, setEdits, setParams, showGradients, type Shown, shown, SHOWN,
+  source, toggleEdit, undoEdit,
 } from "../state/page";
 import { useValue } from "../state/signals";
 import { capital, signed, visible } from "../tensors/format";

@@ -5,17 +5,53 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { useTensor } from "../state/resource";
+import { palette } from "../state/settings";
 import { useValue } from "../state/signals";
-import { palette } from "../state/theme";
-import { css, shade } from "../tensors/colour";
 import { exact, number, visible } from "../tensors/format";
-import { toGrid } from "../tensors/grid";
-import { drawHeat } from "../tensors/heat";
-import { BLOCKED, magnitude, type TensorValue } from "../tensors/tensor";
-import { Thumb } from "./Thumb";
+import { css, drawHeat, shade } from "../tensors/heat";
+import { BLOCKED, type Grid, magnitude, mayAttend, type TensorValue, toGrid } from "../tensors/tensor";
 import { useStableHeight } from "./interaction";
 
-export interface MatrixProps {
+interface ThumbProps {
+  grid: Grid;
+  mask: Grid | null;
+  width: number; // CSS pixels
+  height: number;
+  scale?: "signed" | "sequential";
+}
+
+/** The height for square cells, within limits. */
+export function thumbHeight(width: number, rows: number, cols: number): number {
+  return width * Math.max(0.4, Math.min(1.6, rows / Math.max(1, cols)));
+}
+
+export function Thumb({ grid, mask, width, height, scale = "sequential" }: ThumbProps) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const colours = useValue(palette);
+  const { rows, cols, data } = grid;
+  useEffect(() => {
+    const context = canvas.current?.getContext("2d");
+    if (!canvas.current || !context || rows * cols === 0) return;
+    const wide = (canvas.current.width = Math.ceil(Math.min(cols, width * devicePixelRatio)));
+    const high = (canvas.current.height = Math.ceil(Math.min(rows, height * devicePixelRatio)));
+    const image = context.createImageData(wide, high);
+    const limit = magnitude(data);
+    const seen = new Float32Array(wide * high);
+    for (let row = 0; row < rows; row++) {
+      for (let col = 0; col < cols; col++) {
+        const value = data[row * cols + col]!;
+        const pixel = Math.floor((row * high) / rows) * wide + Math.floor((col * wide) / cols);
+        if (!mayAttend(mask, row, col) || (scale === "sequential" && value < seen[pixel]!)) continue;
+        seen[pixel] = value;
+        image.data.set([...shade(value, limit, scale, colours), 255], 4 * pixel);
+      }
+    }
+    context.putImageData(image, 0, 0);
+  }, [data, mask?.data, width, height, colours]);
+  return <canvas ref={canvas} class="thumb" aria-hidden="true" style={{ width: `${width}px`, height: `${height}px` }} />;
+}
+
+interface MatrixProps {
   /** Node (or parameter) whose numbers are shown; fetched unless `value` is given. */
   node: string;
   slice?: string;
@@ -64,7 +100,7 @@ export function Matrix(props: MatrixProps) {
     <figure {...held} class={mini ? "matrix matrix-mini" : "matrix"} data-node={node} data-slice={slice} aria-label={mini ? undefined : label}>
       {fetched.error
         ? <p class="note">{fetched.error.message}</p>
-        : value ? (mini ? <MiniHeatMap {...props} value={value} /> : <FullMatrix {...props} value={value} />) : null}
+        : value ? (mini ? <Thumb grid={toGrid(value)} mask={props.mask ? toGrid(props.mask) : null} scale={props.scale ?? scaleOf(value)} {...mini} /> : <FullMatrix {...props} value={value} />) : null}
     </figure>
   );
 }
@@ -91,13 +127,9 @@ function useHeat(props: MatrixData, cellWidth: number, cellHeight: number, cell:
   return canvas;
 }
 
-export function scaleOf(value: TensorValue): "signed" | "sequential" {
+function scaleOf(value: TensorValue): "signed" | "sequential" {
   for (const x of value.data) if (x < 0) return "signed";
   return "sequential";
-}
-
-function MiniHeatMap({ value, mask, scale = scaleOf(value), mini }: MatrixData) {
-  return <Thumb grid={toGrid(value)} mask={mask ? toGrid(mask) : null} scale={scale} {...mini!} />;
 }
 
 /** Least and most room for the labels of the rows, and the width of a letter, in CSS pixels. */
@@ -142,7 +174,13 @@ function FullMatrix(props: MatrixData) {
             {props.colName && <span>{props.colName} →</span>}
           </div>
           <ColumnLabels cols={cols} width={cellWidth} labels={colLabels} chosen={cell[1]} />
-          <RowLabels rows={rows} height={cellHeight} labels={rowLabels} chosen={cell[0]} />
+          <div class="matrix-rows">
+            {Array.from({ length: rows }, (_, i) => (
+              <span key={i} class={i === cell[0] ? "lit" : ""} style={{ height: `${cellHeight}px`, lineHeight: `${cellHeight}px` }}>
+                <bdi>{rowLabels ? visible(rowLabels[i]) : rows > 1 ? i : ""}</bdi>
+              </span>
+            ))}
+          </div>
           <canvas
             ref={canvas}
             onClick={(event) => choose(...at(event))}
@@ -208,18 +246,6 @@ function ColumnLabels({ cols, width, labels, chosen }: { cols: number; width: nu
   );
 }
 
-function RowLabels({ rows, height, labels, chosen }: { rows: number; height: number; labels?: readonly string[]; chosen: number }) {
-  return (
-    <div class="matrix-rows">
-      {Array.from({ length: rows }, (_, i) => (
-        <span key={i} class={i === chosen ? "lit" : ""} style={{ height: `${height}px`, lineHeight: `${height}px` }}>
-          <bdi>{labels ? visible(labels[i]) : rows > 1 ? i : ""}</bdi>
-        </span>
-      ))}
-    </div>
-  );
-}
-
 /** The width of an element, updated when it is resized. */
 function useElementWidth(): [number, (element: HTMLElement | null) => void] {
   const [room, setRoom] = useState(640);
@@ -235,7 +261,7 @@ function useElementWidth(): [number, (element: HTMLElement | null) => void] {
   return [room, (box) => void (element.current = box)];
 }
 
-export interface NumberGridProps {
+interface NumberGridProps {
   value: TensorValue;
   rows: number;
   cols: number;
@@ -251,11 +277,15 @@ export interface NumberGridProps {
 }
 
 const ROWS = 6;
+/** How far a key moves the selected cell, down and across. */
+const MOVES: Record<string, [number, number]> = {
+  ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1], PageDown: [ROWS, 0], PageUp: [-ROWS, 0], Home: [0, -Infinity], End: [0, Infinity],
+};
 
 /** First index of a window of `shown` indices with `at` near its middle. */
 const first = (at: number, size: number, shown: number) => Math.max(0, Math.min(size - shown, at - Math.floor(shown / 2)));
 
-export function NumberGrid(props: NumberGridProps) {
+function NumberGrid(props: NumberGridProps) {
   const { value, rows, cols, cell, onSelect, mask, rowLabels, colLabels, room, scale, label } = props;
   const table = useRef<HTMLTableElement>(null);
   const refocus = useRef(false);
@@ -271,20 +301,12 @@ export function NumberGrid(props: NumberGridProps) {
     table.current?.querySelector<HTMLElement>("td[tabindex='0']")?.focus();
   });
   const onKeyDown = (event: KeyboardEvent) => {
-    let [row, col] = cell;
-    if (event.key === "ArrowDown") row++;
-    else if (event.key === "ArrowUp") row--;
-    else if (event.key === "ArrowRight") col++;
-    else if (event.key === "ArrowLeft") col--;
-    else if (event.key === "PageDown") row += ROWS;
-    else if (event.key === "PageUp") row -= ROWS;
-    else if (event.key === "Home") col = 0;
-    else if (event.key === "End") col = cols - 1;
-    else return;
+    const [down, across] = MOVES[event.key] ?? [0, 0];
+    if (!down && !across) return;
     event.preventDefault();
     event.stopPropagation();
     refocus.current = true;
-    onSelect(Math.max(0, Math.min(rows - 1, row)), Math.max(0, Math.min(cols - 1, col)));
+    onSelect(Math.max(0, Math.min(rows - 1, cell[0] + down)), Math.max(0, Math.min(cols - 1, cell[1] + across)));
   };
   const integers = value.dtype === "i32" || value.dtype === "u8";
   return (

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { Scroll } from "./Matrix";
 
-export interface TableRow {
+interface TableRow {
   /** The first is the name of the row. */
   cells: ComponentChildren[];
   attributes?: Record<string, string | number | boolean | undefined>;

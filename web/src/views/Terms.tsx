@@ -1,19 +1,7 @@
 /** Terms in running text: each is a button with a dotted underline, which shows the definition from the glossary. */
 import { type ComponentChild, type ComponentChildren, Fragment } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import sheet from "../styles/terms.css";
 import { TERMS } from "../terms";
-
-const adopted = new Set<string>();
-
-/** Adds a style sheet to the document, once. The page's policy allows this, where it would refuse a style element. */
-export function adopt(text: string) {
-  if (adopted.has(text)) return;
-  adopted.add(text);
-  const styles = new CSSStyleSheet();
-  styles.replaceSync(text);
-  document.adoptedStyleSheets = [...document.adoptedStyleSheets, styles];
-}
 
 /** Each term as a group of its own, in the order of TERMS, so that the group says which one was found. */
 const ANY = new RegExp(`(?<![\\w-])(?:${TERMS.map(([, words]) => `((?:${words})s?)`).join("|")})(?![\\w-])`, "gi");
@@ -48,7 +36,6 @@ let made = 0;
 
 /** A term. The definition is in the document also while it is hidden, as the description of the button. */
 function Term({ term, word }: { term: number; word: string }) {
-  adopt(sheet);
   const [id] = useState(() => `term-${++made}`);
   const [open, setOpen] = useState(false);
   const name = useRef<HTMLButtonElement>(null);

@@ -1,10 +1,10 @@
 /** The form for the text to trace, and the answer of the model. */
 import type { TargetedKeyboardEvent } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { busy, other, runFacts, source, text, trace as ask } from "../state/page";
+import { busy, go, other, runFacts, source, text, trace as ask } from "../state/page";
 import { type ErrorMessage, useValue } from "../state/signals";
 import { capital, percent } from "../tensors/format";
-import { hasSource, isMasked } from "../trace/generation";
+import { hasSource, isMasked, isNumber } from "../trace/generation";
 import type { Manifest } from "../types";
 import { Choices } from "./Choices";
 
@@ -57,7 +57,7 @@ export function TextForm() {
 }
 
 /** A sentence in which `code` is between backticks. */
-export const Sentence = ({ text }: { text: string }) => <>{text.split("`").map((part, i) => (i % 2 ? <code key={i}>{part}</code> : part))}</>;
+const Sentence = ({ text }: { text: string }) => <>{text.split("`").map((part, i) => (i % 2 ? <code key={i}>{part}</code> : part))}</>;
 
 /** An error and its hint, each as a sentence. */
 export function Message({ error: { message, hint } }: { error: ErrorMessage }) {
@@ -101,4 +101,28 @@ export function Answer({ trace }: { trace: Manifest }) {
 /** An error message. */
 export function ErrorText({ error }: { error: ErrorMessage | null }) {
   return error && <p role="alert" class="warning"><Message error={error} /></p>;
+}
+
+/** Why there is nothing on this screen. */
+export function NoAnswer({ title, what, trace }: { title: string; what: string; trace: Manifest }) {
+  if (isNumber(trace)) {
+    return (
+      <>
+        <h1>{title}</h1>
+        <p data-role="no-answer">The answer is a number, with no probability: <b>{trace.answer.headline}</b> = {trace.answer.detail}. That is the mean of the training numbers plus their standard deviation × the output.</p>
+        <p><button type="button" class="link" onClick={() => go("step", { node: "logits" })}>Open the output</button></p>
+      </>
+    );
+  }
+  return (
+    <>
+      <h1>{title}</h1>
+      <p data-role="no-answer">
+        This model is a bare encoder: its output is one vector, and there is no answer to {what}.
+        Every number up to the vector is on Flow, Attention and Step, and an edit shows how far the vector turns.
+      </p>
+      <p><button type="button" class="link" onClick={() => go("step", { node: "pooled" })}>Open the vector</button></p>
+      <p class="note">A classifier that begins from it has an answer: <code>glassformer train classify --train-file data.csv --init-from RUN</code></p>
+    </>
+  );
 }

@@ -2,8 +2,7 @@
 import { source } from "../state/page";
 import { useResource } from "../state/resource";
 import { toErrorMessage } from "../state/signals";
-import { toGrid, type Grid } from "../tensors/grid";
-import type { TensorValue } from "../tensors/tensor";
+import { type Grid, type TensorValue, toGrid } from "../tensors/tensor";
 import type { AttentionLayer } from "../trace/heads";
 
 export interface LayerValues {
@@ -11,7 +10,7 @@ export interface LayerValues {
   mask: Grid | null; // (Q, K) or (1, K)
 }
 
-export interface Fetched {
+interface Fetched {
   layers: Map<string, LayerValues>; // by the id of the weights
   errors: Map<string, string>;
 }

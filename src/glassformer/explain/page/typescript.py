@@ -84,9 +84,10 @@ WIDTH = 120
 
 @cache
 def words_of_page() -> frozenset[str]:
-    """Return all words in what is written of the page: a type or a field that it does not name is left out."""
-    written = [one for one in PAGE.rglob("*.ts*") if one.name not in GENERATED]
-    return frozenset(word for one in written for word in re.findall(r"\w+", one.read_text(encoding="utf-8")))
+    """Return all words in the code of the page: a type or a field that it does not name is left out."""
+    written = [one.read_text(encoding="utf-8") for one in PAGE.rglob("*.ts*") if one.name not in GENERATED]
+    code = [re.sub(r"/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//.*", "", text) for text in written]
+    return frozenset(word for text in code for word in re.findall(r"\w+", text))
 
 
 def types_ts() -> str:
@@ -108,24 +109,25 @@ def types_ts() -> str:
         if name in words_of_page():
             base = next((f" extends {INTERFACES[base]}" for base in kind.__bases__ if base in INTERFACES), "")
             lines += ["", f"/** {_comment(kind.__doc__)} */", f"export interface {name}{base} {{", *_fields(kind), "}"]
-    lines += ["", 'export type FieldKind = "text" | "number" | "flag" | "numbers" | "words" | "settings";']
+    lines += ["", 'export type FieldKind = "text" | "number" | "flag" | "numbers" | "words";']
     for name, kind in (("REQUEST_FIELDS", TraceRequest), ("SETTING_FIELDS", DecodeConfig)):
-        lines += ["", f"export const {name}: Record<keyof {INTERFACES[kind]}, FieldKind> = {{"]
-        lines += [f"  {field}: {json.dumps(_field_kind(hint))}," for field, hint, _ in _sent_fields(kind)]
-        lines.append("};")
+        kinds: dict[str, list[str]] = {}
+        for field, hint, _ in _sent_fields(kind):
+            kinds.setdefault(_field_kind(hint), []).append(field)
+        kinds.pop("", None)
+        lines += ["", f"export const {name}: Partial<Record<FieldKind, string[]>> = {{"]
+        lines += [*(f"  {one}: {json.dumps(fields)}," for one, fields in kinds.items()), "};"]
     return "\n".join([*lines, ""])
 
 
 def _field_kind(hint: Any) -> str:
     """Return how an address holds a field of this type."""
-    kinds: dict[Any, str] = {bool: "flag", int: "number", float: "number", str: "text"}
+    kinds: dict[Any, str] = {bool: "flag", int: "number", float: "number", str: "text", Mapping[str, Any]: ""}
     match get_origin(hint), get_args(hint):
         case origin, kinds_of if origin in (Union, UnionType):
             return _field_kind(next(kind for kind in kinds_of if kind is not NoneType))
         case origin, (inner, *_) if origin is tuple:
             return "numbers" if _field_kind(inner) == "number" else "words"
-        case origin, _ if origin is Mapping:
-            return "settings"
         case origin, (limited, *_) if origin is Annotated:
             return _field_kind(limited)
     return kinds[hint]

@@ -1,0 +1,434 @@
+/**
+ * The Flow screen: the architecture of the model with the tensors of this text, from the input tokens to the
+ * prediction. Every box links to its step.
+ */
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { passesOf } from "../sources/source";
+import { go, gradients, manifest, route } from "../state/page";
+import { useMask } from "../state/resource";
+import { useValue } from "../state/signals";
+import { count, nodeLocation, number, percent, points, visible } from "../tensors/format";
+import { blockOff, editsOf, headOff, layerOff } from "../trace/edits";
+import { changeOfNext, changesOf, isGiven, isMasked, outputStream } from "../trace/generation";
+import { leaf, PROBABILITIES, role, scaleOfNode, title } from "../trace/steps";
+import type { Manifest, ModelInfo, Prediction, Stream, TraceNode } from "../types";
+import { Bars } from "../views/Bars";
+import { Fold, selectedTokens, Tokens } from "../views/Choices";
+import { Switch } from "../views/EditBar";
+import { Matrix } from "../views/Matrix";
+import { openStep, stepLink } from "../views/interaction";
+
+interface Block {
+  key: string;
+  layer: number;
+  kind: "self" | "cross" | "ff";
+  /** By last part of the id: norm, q_proj, weights, out, residual … */
+  parts: Record<string, TraceNode>;
+  /** Pre-norm: the norm is first, inside the branch. Post-norm: after the residual sum. */
+  normFirst: boolean;
+}
+
+interface Column {
+  stack: "encoder" | "decoder";
+  stream: Stream;
+  embedding: Record<string, TraceNode>;
+  blocks: Block[];
+  end: TraceNode | null;
+}
+
+function column(trace: Manifest, stack: "encoder" | "decoder"): Column | null {
+  const nodes = trace.nodes.filter((node) => node.stack === stack);
+  const name = nodes.flatMap((node) => node.axes).find((axis) => axis.name === "token")?.stream;
+  const stream = trace.streams.find((one) => one.name === name);
+  if (!stream) return null;
+  const embedding = Object.fromEntries(trace.nodes.filter((node) => node.stack === name).map((node) => [leaf(node), node]));
+  const blocks: Block[] = [];
+  for (const node of nodes) {
+    if (node.layer === null || node.block === null) continue;
+    const key = `${stack}.${node.layer}.${node.block}`;
+    let block = blocks.at(-1);
+    if (block?.key !== key) {
+      block = { key, layer: node.layer, kind: node.block, parts: {}, normFirst: leaf(node) === "norm" };
+      blocks.push(block);
+    }
+    block.parts[leaf(node)] = node;
+  }
+  return { stack, stream, embedding, blocks, end: nodes.find((node) => role(node) === "final_norm") ?? null };
+}
+
+/**
+ * The trace with a gradient in the place of each step, or without that step where it has none. Token ids and masks stay:
+ * the former begin a column, the latter name what a block does.
+ */
+function withGradients(trace: Manifest): Manifest {
+  const known = new Map(trace.gradients.map((one) => [one.id, one]));
+  const nodes = trace.nodes.flatMap((node): TraceNode[] => {
+    const gradient = known.get(`${node.id}.grad`);
+    if (!gradient) return node.op === "ids" || node.op === "mask" ? [node] : [];
+    return [{ ...node, id: gradient.id, inputs: [], min: gradient.min, max: gradient.max }];
+  });
+  return { ...trace, nodes };
+}
+
+function columnsOf(trace: Manifest): Column[] {
+  return (["encoder", "decoder"] as const).map((stack) => column(trace, stack)).filter((one) => one !== null);
+}
+
+/** The nodes after the last stack: pooled, head, logits; and the loss. */
+const outputOf = (trace: Manifest) => trace.nodes.filter((node) => node.stack === "head" && !/^loss\.(?!grad)/.test(node.id));
+
+interface Sizes {
+  /** Sizes of a box and of one head's heat map, in CSS pixels. */
+  box: number;
+  tall: number;
+  head: number;
+}
+
+/** Pictures of heads in a row. */
+const headsAcross = (heads: number) => (heads <= 4 ? heads : heads <= 16 ? 4 : 8);
+
+const Arrow = () => <span class="flow-arrow" aria-hidden="true">→</span>;
+
+/** A heat map of the residual stream, on its line. */
+function StreamState({ node, label, sizes, memory }: { node: TraceNode; label?: string; sizes: Sizes; memory?: boolean }) {
+  return (
+    <div class="flow-row">
+      <div class="flow-line">
+        <Marked class="flow-state" node={node} aria-label={label ?? "Residual stream"}>
+          <MiniHeatMap node={node} width={Math.min(sizes.box, 64)} height={sizes.tall * 0.7} />
+        </Marked>
+      </div>
+      {label && <p class="flow-state-label" data-memory={memory ? "" : undefined}>{label}</p>}
+    </div>
+  );
+}
+
+function Attention({ block, sizes }: { block: Block; sizes: Sizes }) {
+  const { q_proj, k_proj, v_proj, weights, context, concat, out } = block.parts;
+  const heads = weights?.axes[0]?.size ?? 0;
+  const strips = [["Q", q_proj], ["K", k_proj], ["V", v_proj]] as const;
+  const mixed = concat ?? context;
+  return (
+    <>
+      <div class="flow-qkv">
+        {strips.map(([name, node]) => node && (
+          <a key={name} class={`flow-strip${block.kind === "cross" && name !== "Q" ? " flow-from-memory" : ""}`} {...stepLink(node)}>
+            <span class="flow-letter">{name}</span>
+            <MiniHeatMap node={node} width={sizes.box} height={sizes.tall / 2.4} />
+          </a>
+        ))}
+      </div>
+      <Arrow />
+      {weights && (
+        <div class="flow-heads-box">
+          <div class="flow-heads" style={{ gridTemplateColumns: `repeat(${headsAcross(heads)}, auto)` }}>
+            {Array.from({ length: heads }, (_, h) => (
+              <span key={h} class="flow-head">
+                <Marked node={weights} head={h} aria-label={`Attention weights, head ${h}`}><MiniHeatMap node={weights} head={h} width={sizes.head} height={sizes.head} /></Marked>
+                <Switch edit={headOff(weights.id, h)} label={`${nodeLocation(weights)}, head ${h}`} />
+              </span>
+            ))}
+          </div>
+          <span class="flow-label">{heads === 1 ? "weights" : `weights of ${heads} heads`}</span>
+        </div>
+      )}
+      <Arrow />
+      {mixed && <Box node={mixed} width={sizes.box} height={sizes.tall} label="weights · V" />}
+      {out && <><Arrow /><Box node={out} width={sizes.box} height={sizes.tall} label={<>W<sub>O</sub></>} /></>}
+    </>
+  );
+}
+
+function FeedForward({ block, sizes }: { block: Block; sizes: Sizes }) {
+  const { w_gate, w_in, hidden, out } = block.parts;
+  const wide = sizes.box * 1.9;
+  const activation = { relu: "ReLU", gelu: "GELU", gelu_tanh: "GELU", silu: "SiLU", swiglu: "SwiGLU" }[hidden?.op as "relu"] ?? "activation";
+  return (
+    <>
+      {w_gate && <><Box node={w_gate} width={wide * 0.7} height={sizes.tall} label="gate" /><Arrow /></>}
+      {w_in && <Box node={w_in} width={w_gate ? wide * 0.7 : wide} height={sizes.tall} label={`to ${count(w_in.axes.at(-1)!.size)} features`} />}
+      <Arrow />
+      {hidden && <Box node={hidden} width={w_gate ? wide * 0.7 : wide} height={sizes.tall} label={activation} />}
+      <Arrow />
+      {out && <Box node={out} width={sizes.box} height={sizes.tall} label={`back to ${count(out.axes.at(-1)!.size)}`} />}
+    </>
+  );
+}
+
+const NAMES = { self: "Self-attention", cross: "Cross-attention", ff: "Feed-forward" };
+
+function description(block: Block, causal: boolean): string {
+  if (block.kind === "ff") return "each token separately";
+  if (block.kind === "cross") return "keys and values from the encoder";
+  return causal ? "tokens attend to themselves and earlier tokens" : "all tokens attend to each other";
+}
+
+function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
+  const { norm, residual, mask, out } = block.parts;
+  return (
+    <>
+      <div class="flow-row flow-block">
+        <div class="flow-line">
+          {residual && <a class="flow-plus" {...stepLink(residual)} aria-label="Residual sum"><span aria-hidden="true">+</span></a>}
+        </div>
+        <div class="flow-branch">
+          <p class="flow-block-name">
+            {out && <Switch edit={blockOff(out.id)} label={nodeLocation(out)} />} {NAMES[block.kind]} <span>{description(block, mask?.attrs.kind === "causal")}</span>
+          </p>
+          <div class={`flow-boxes flow-${block.kind}`}>
+            {norm && block.normFirst && <><Box node={norm} width={sizes.box} height={sizes.tall} label="norm" /><Arrow /></>}
+            {block.kind === "ff" ? <FeedForward block={block} sizes={sizes} /> : <Attention block={block} sizes={sizes} />}
+          </div>
+        </div>
+      </div>
+      {residual && <StreamState node={residual} sizes={sizes} />}
+      {norm && !block.normFirst && <StreamState node={norm} sizes={sizes} label="norm" />}
+    </>
+  );
+}
+
+/** Lines from the encoder's output to every cross-attention, if the columns are side by side. */
+function MemoryLines({ layers }: { layers: number }) {
+  const overlay = useRef<SVGSVGElement>(null);
+  const [paths, setPaths] = useState<string[]>([]);
+  useEffect(() => {
+    const frame = overlay.current?.parentElement;
+    if (!frame) return;
+    const measure = () => {
+      const origin = frame.getBoundingClientRect();
+      const from = frame.querySelector("[data-memory]")?.getBoundingClientRect();
+      const column = frame.querySelector(".flow-decoder")?.getBoundingClientRect();
+      if (!from || !column || column.top > from.bottom) return setPaths([]); // stacked columns get no lines
+      const gutter = column.left - origin.left - 22;
+      const [x, y] = [from.right - origin.left + 8, from.top + from.height / 2 - origin.top];
+      setPaths([...frame.querySelectorAll(".flow-from-memory")].map((strip) => {
+        const to = strip.getBoundingClientRect();
+        const height = to.top + to.height / 2 - origin.top;
+        return `M${x} ${y}H${gutter}V${height}H${to.left - origin.left - 7}`;
+      }));
+    };
+    const observer = new ResizeObserver(measure);
+    observer.observe(frame);
+    measure();
+    return () => observer.disconnect();
+  }, [layers]);
+  return (
+    <svg ref={overlay} class="flow-memory" aria-hidden="true">
+      <marker id="into" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0L6 3L0 6z" /></marker>
+      {paths.map((path) => <path key={path} d={path} class="flow-way" marker-end="url(#into)" />)}
+    </svg>
+  );
+}
+
+function Box({ node, width, height, label }: { node: TraceNode; width: number; height: number; label?: ComponentChildren }) {
+  return (
+    <Marked class="flow-box" node={node}>
+      <MiniHeatMap node={node} width={width} height={height} />
+      <span class="flow-label">{label ?? title(node)}</span>
+    </Marked>
+  );
+}
+
+/** A link to a step that says what edits change: it is "edited", or the "same" where no number differs. */
+function Marked({ node, head, children, ...attributes }: { node: TraceNode; head?: number; children: ComponentChildren; class?: string; "aria-label"?: string }) {
+  const mark = useValue(manifest, (trace) => {
+    if (!trace?.edited) return undefined;
+    return editsOf(trace, node.id, head).length ? "edited" : trace.edited.same.includes(node.id) ? "same" : undefined;
+  });
+  return <a {...attributes} {...stepLink(node, head)} data-mark={mark}>{children}</a>;
+}
+
+/** The heat map, fetched when it scrolls near the viewport; its size is reserved, to avoid layout shifts. */
+function MiniHeatMap({ node, width, height: maxHeight, head }: { node: TraceNode; width: number; height: number; head?: number }) {
+  const place = useRef<HTMLSpanElement>(null);
+  const [near, setNear] = useState(false);
+  const rows = node.axes.slice(head === undefined ? 0 : 1, -1).reduce((product, axis) => product * axis.size, 1);
+  const height = Math.min(maxHeight, 12 * rows);
+  useEffect(() => {
+    if (!place.current || near) return;
+    const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && setNear(true), { rootMargin: "200px" });
+    observer.observe(place.current);
+    return () => observer.disconnect();
+  }, [near]);
+  const mask = useMask(near ? node : null, head);
+  return (
+    <span ref={place} class="flow-mini" style={{ width: `${width}px`, minHeight: `${height}px` }}>
+      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} mask={mask} scale={scaleOfNode(node)} mini={{ width, height }} label="" />}
+    </span>
+  );
+}
+
+function useWidth(): number {
+  const [width, setWidth] = useState(innerWidth);
+  useEffect(() => {
+    const listen = () => setWidth(innerWidth);
+    addEventListener("resize", listen);
+    return () => removeEventListener("resize", listen);
+  }, []);
+  return width;
+}
+
+function sizesFor(width: number, columns: number, heads: number): Sizes {
+  const many = heads > 4 ? 0.72 : 1;
+  if (width < 700) return { box: 46, tall: 44, head: 44 * many };
+  if (columns > 1) {
+    // Blocks of two columns must not wrap: what labels, arrows and gaps leave of a column is for the pictures.
+    const across = headsAcross(heads);
+    const column = (Math.min(width - 15, 1512) - 2 * Math.min(45, 0.03 * width) - 61) / 2 - 76;
+    const scale = width < 1280 ? 1 : Math.min(1, (column - 215 - 5 * across) / (150 + 46 * many * across));
+    return { box: 50 * scale, tall: 50, head: 46 * many * scale };
+  }
+  return width < 1200 ? { box: 84, tall: 72, head: 80 * many } : { box: 108, tall: 84, head: 100 * many };
+}
+
+export function FlowScreen({ trace: forward }: { trace: Manifest }) {
+  const width = useWidth();
+  const backward = useValue(gradients);
+  const trace = useMemo(() => (backward ? withGradients(forward) : forward), [forward, backward]);
+  const columns = columnsOf(trace);
+  const sizes = sizesFor(width, columns.length, trace.model.n_heads);
+  return (
+    <div class={backward ? "flow flow-back" : "flow"}>
+      <h1 class="visually-hidden">Flow</h1>
+      <p class="flow-intro">{introduction(trace.model, passesOf(trace) !== null, backward)}</p>
+      <div class={`flow-columns flow-${columns.length}`}>
+        {columns.map((column) => <StackColumn key={column.stack} column={column} sizes={sizes} trace={trace} last={column === columns.at(-1)} />)}
+        {columns.length > 1 && <MemoryLines layers={trace.nodes.length} />}
+      </div>
+    </div>
+  );
+}
+
+/** The introduction of the screen. */
+const introduction = ({ family, d_model, n_params }: ModelInfo, difference: boolean, backward: boolean) =>
+  (backward ? "The backward pass, from the loss at the bottom to the top. Every block reads the gradient of the residual stream, the thick line, and adds to it; ids, masks and sinusoids have none. " : `The forward pass of all ${count(n_params)} parameters, from top to bottom. Every block reads the residual stream, the thick line (${d_model} values per token), and adds (+) its output. `)
+  + (family === "encoder-decoder" && !backward ? "Cross-attention also reads the output of the encoder. " : "")
+  + (difference
+    ? "The heat maps show how the tensors of this text change, after minus before, one row per token. Orange: larger after; blue: smaller after; blank: no change."
+    : backward ? "The heat maps show how the loss changes with each number, one row per token. Orange: it grows with the number; blue: it shrinks."
+    : "The heat maps show the tensors of this text, one row per token. Orange: positive; blue: negative; green: from 0 to 1.")
+  + " Select one to open its step.";
+
+function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Sizes; trace: Manifest; last: boolean }) {
+  const { embedding, blocks, end } = column;
+  const begin = embedding.embedding_norm ?? embedding.sum ?? embedding.with_segments ?? embedding.with_bigrams ?? embedding.with_ngrams ?? embedding.scaled ?? embedding.rows;
+  const heading = column.stack === "encoder" ? "Encoder" : "Decoder";
+  return (
+    <section class={`flow-column flow-${column.stack}`} aria-label={heading}>
+      <h2>{heading} <span>{size(column, trace)}</span></h2>
+      <EmbeddingSection column={column} sizes={sizes} trace={trace} />
+      {begin && <StreamState node={begin} sizes={sizes} label="start of the residual stream" />}
+      {blocks.map((block, i) => (
+        <div key={block.key} class={blocks[i - 1]?.layer === block.layer ? undefined : "flow-layer"}>
+          {blocks[i - 1]?.layer !== block.layer && <div class="flow-row"><div class="flow-line" /><h3>Layer {block.layer} <Switch edit={layerOff(column.stack, block.layer)} label={`${heading} layer ${block.layer}`} /></h3></div>}
+          <BlockRow block={block} sizes={sizes} />
+        </div>
+      ))}
+      {end && (
+        <StreamState node={end} sizes={sizes} memory={!last} label={last ? "final norm" : "final norm: input of cross-attention"} />
+      )}
+      {last && <OutputSection nodes={outputOf(trace)} sizes={sizes} trace={trace} />}
+    </section>
+  );
+}
+
+/** "3 layers of 4 heads; reads 10 tokens". */
+function size({ stack, stream }: Column, { model, decode }: Manifest): string {
+  const many = (n: number, what: string) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
+  const verb = stack === "encoder" ? "reads" : model.family === "decoder" ? "reads and generates" : decode.kind === "given" ? "given" : "generated";
+  const layers = many(stack === "encoder" ? model.n_layers : model.n_decoder_layers, "layer");
+  return `${layers} of ${many(model.n_heads, "head")}; ${verb} ${many(stream.ids.length, "token")}`;
+}
+
+function EmbeddingSection({ column, sizes, trace }: { column: Column; sizes: Sizes; trace: Manifest }) {
+  const { params } = useValue(route);
+  const { ids, rows, scaled, ngrams, with_ngrams, bigrams, with_bigrams = with_ngrams, segments, with_segments = with_bigrams, positions, sum = with_segments, embedding_norm } = column.embedding;
+  const summands = [
+    ["", rows, "embedding"], [scaled && `× ${number(Number(scaled.attrs.factor))} =`, scaled, "scaled"], ["+", ngrams, "n-grams"], ["+", bigrams, "bigrams"],
+    ["+", segments, "segment"], ["+", positions, "position"], ["=", sum, "sum"], ["→", embedding_norm, "norm"],
+  ] as const;
+  return (
+    <div class="flow-entrance">
+      <div {...(ids ? { "data-node-box": ids.id } : {})}>
+        <Tokens
+          stream={column.stream} marks={column.stream.ids.map(String)} near={selectedTokens(trace, column.stream, params)}
+          onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index}`, numbers: null })}
+        />
+      </div>
+      <div class="flow-boxes flow-embedding">
+        {summands.map(([sign, node, name]) => node && <>{sign && <span class="flow-op">{sign}</span>}<Box node={node} width={sizes.box} height={sizes.tall} label={name} /></>)}
+      </div>
+    </div>
+  );
+}
+
+/** From the last state of the residual stream to the prediction. */
+function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Sizes; trace: Manifest }) {
+  const backward = useValue(gradients);
+  const boxes = nodes.filter((node) => !/^(logits|loss)(\.|$)/.test(node.id));
+  const [logits, loss] = ["logits", "loss"].map((name) => nodes.find((node) => node.id.replace(".grad", "") === name));
+  const [first, passes] = [trace.predictions[0], passesOf(trace)];
+  const bars = passes
+    ? changesOf(passes.before.predictions[0], first, "probability").map((one) => ({ key: one.id, label: one.piece, value: one.change, text: points(one.change) }))
+    : first?.top.map((one, i) => ({ key: one.id, label: one.piece, value: Math.exp(one.log_prob), strong: i === 0 }));
+  return (
+    <div class="flow-exit">
+      <div class="flow-boxes">
+        {boxes.map((node) => (
+          <span key={node.id} class="flow-boxes">
+            <Box node={node} width={node.axes.at(-1)?.size === 1 ? 20 : sizes.box * 1.9} height={node.axes.length > 1 ? sizes.tall : 16} label={/^head\b/.test(node.id) ? "logit" : /^pooled\b/.test(node.id) ? `${node.attrs.how} over tokens` : undefined} />
+            {logits && <span class="flow-arrow" aria-hidden="true">→</span>}
+          </span>
+        ))}
+        {logits && (
+          <a class="flow-box flow-words" {...stepLink(logits)}><span class="flow-label">{first ? "logits" : "output"}</span></a>
+        )}
+        {first && !backward && <><span class="flow-arrow" aria-hidden="true">→</span><a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
+          event.preventDefault();
+          openStep(PROBABILITIES);
+        }}><span class="flow-label">probabilities</span></a></>}
+        {loss && <><span class="flow-arrow" aria-hidden="true">→</span><a class="flow-box flow-words" {...stepLink(loss)}><span class="flow-label">loss</span></a></>}
+      </div>
+      {!first && <p class="note" data-role="vector">The output is one {logits ? "number" : "vector"} for the text{passes ? "" : `: ${trace.answer.headline}`}.</p>}
+      {backward ? null : first?.position === null
+        ? <Bars label={passes ? "Change of the answer" : "Answer"} signs={passes !== null} bars={bars!.slice(0, 8)} onChoose={() => openStep(PROBABILITIES)} />
+        : first && <NextTokens trace={trace} />}
+    </div>
+  );
+}
+
+/** Below each token the next one, with its probability; of a difference with the change of its probability. */
+function NextTokens({ trace }: { trace: Manifest }) {
+  const stream = outputStream(trace);
+  const { pieces } = stream;
+  const near = selectedTokens(trace, stream, useValue(route).params).map((at) => trace.predictions.findIndex(({ position }) => position === at));
+  const passes = passesOf(trace);
+  const masked = isMasked(trace);
+  const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, numbers: null, position: prediction.position, cell: null });
+  return (
+    <>
+      <p class="note" id="flow-next">{masked ? "The most probable token at each position" : "The next token at each position"}; the bar is {passes ? "the change of its probability: orange where it grows, blue where it shrinks" : "its probability"}.</p>
+      <ol class="flow-next" aria-labelledby="flow-next">
+        <Fold name="next" count={trace.predictions.length} near={near} item={(i) => {
+          const after = trace.predictions[i]!;
+          const before = passes?.before.predictions[i];
+          const change = before && changeOfNext(trace, before, after);
+          const next = before ? change : (masked ? null : after.actual) ?? after.top[0];
+          const share = change ? change.change : next && "log_prob" in next ? Math.exp(next.log_prob) : 0;
+          const position = after.position ?? 0;
+          return (
+            <li key={after.position}>
+              <button type="button" class={isGiven(trace, position) ? "flow-given" : ""} onClick={() => choose(after)} title={`${passes ? points(share) : percent(share)} ${masked ? "for" : "after"} “${pieces[position] ?? ""}”`}>
+                <bdi class="flow-after">{visible(pieces[position])}</bdi>
+                <span class="flow-down" aria-hidden="true">↓</span>
+                <bdi>{next ? visible(next.piece) : "?"}</bdi>
+                <span class={passes ? `flow-share ${share < 0 ? "minus" : "plus"}` : "flow-share"} data-share={share} style={{ width: `${Math.abs(share) * 100}%` }} />
+              </button>
+            </li>
+          );
+        }} />
+      </ol>
+    </>
+  );
+}

@@ -1,0 +1,485 @@
+/** The Training screen: a run while it trains, from its log and its snapshots, and afterwards as a replay. */
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Problem } from "../sources/source";
+import { useScreenKeys } from "../state/keys";
+import { probeTexts, route, runFacts, setParams, source, start } from "../state/page";
+import { type ErrorMessage, signal, toErrorMessage, useValue } from "../state/signals";
+import { capital, count, number, percent } from "../tensors/format";
+import { toTensor } from "../tensors/tensor";
+import type { ControlRequest, ProbeAnswer, TrainingNow, UpdatePoint, ValidationPoint } from "../types";
+import { Chart, duration, type Line, nearestIndex, pointsOf } from "../views/Chart";
+import { Choices } from "../views/Choices";
+import { Matrix } from "../views/Matrix";
+
+/** What is drawn, from the beginning of the log. */
+export interface History {
+  generation: number;
+  curve: TrainingNow["curve"];
+  validations: ValidationPoint[];
+  updates: UpdatePoint[];
+}
+
+/** More points than this are asked for again, thinned. */
+export const MOST_POINTS = 4000;
+
+export const nothing = (generation = 0): History => ({
+  generation, curve: { step: [], seconds: [], loss: [], lr: [], grad_norm: [] }, validations: [], updates: [],
+});
+
+/** The history with what came after it; null: it must be asked for from the beginning, as the log is another or too long. */
+export function extended(history: History, now: TrainingNow): History | null {
+  const last = history.curve.step.at(-1) ?? 0;
+  if (last && now.generation !== history.generation) return null;
+  if (history.curve.step.length + now.curve.step.length > MOST_POINTS && last) return null;
+  const curve = Object.fromEntries(
+    (Object.keys(history.curve) as (keyof TrainingNow["curve"])[]).map((name) => [name, [...history.curve[name], ...now.curve[name]]]));
+  return {
+    generation: now.generation,
+    curve: curve as unknown as TrainingNow["curve"],
+    validations: [...history.validations, ...now.validations],
+    updates: [...history.updates, ...now.updates],
+  };
+}
+
+/** Milliseconds between two questions while the training runs, and where nothing moves or nobody looks. */
+const LIVE = 1000, QUIET = 5000;
+const MAX_PROBES = 8;
+
+const newest = signal<TrainingNow | null>(null);
+const history = signal<History>(nothing());
+/** Why the last question was not answered. */
+const failure = signal<ErrorMessage | null>(null);
+/** The position of the reading line on the horizontal axis; null: at the newest step. */
+const cursor = signal<number | null>(null);
+/** Why the run has no texts to begin with. */
+const missing = signal<string | null>(null);
+
+let timer = 0;
+let open = 0;
+
+async function ask() {
+  const id = open;
+  try {
+    const after = history.value.curve.step.at(-1) ?? 0;
+    let received = await source.ask("training", { after });
+    let next = extended(history.value, received);
+    if (!next) {
+      received = await source.ask("training", { after: 0 });
+      next = extended(nothing(), received)!;
+    }
+    history.value = next;
+    newest.value = received;
+    failure.value = null;
+    if (source.live && !runFacts.value && received.snapshots.length) await start(); // the first weights are there
+  } catch (error) {
+    failure.value = toErrorMessage(error);
+  }
+  if (id !== open || !source.live) return;
+  const goes = !failure.value && ["running", "paused", "waiting"].includes(newest.value?.state ?? "");
+  timer = window.setTimeout(ask, goes && !document.hidden ? LIVE : QUIET);
+}
+
+/** Asks at once, and again and again until the function that it returns is called. */
+function follow(): () => void {
+  const again = () => {
+    clearTimeout(timer);
+    open++;
+    void ask();
+  };
+  const seen = () => document.hidden || again();
+  again();
+  document.addEventListener("visibilitychange", seen);
+  return () => {
+    clearTimeout(timer);
+    open++;
+    document.removeEventListener("visibilitychange", seen);
+  };
+}
+
+/** Asks the training for something. */
+async function control(action: ControlRequest["action"]) {
+  try {
+    await source.ask("control", { action });
+    failure.value = null;
+  } catch (error) {
+    failure.value = toErrorMessage(error);
+  }
+  clearTimeout(timer);
+  open++;
+  timer = window.setTimeout(ask, 100); // a step may take less
+}
+
+/** Loads the texts to begin with, once. */
+async function loadTexts() {
+  if (probeTexts.value) return;
+  try {
+    const found = await source.ask("probes");
+    [probeTexts.value, missing.value] = [probeTexts.value ?? found.texts, found.missing];
+  } catch (error) {
+    missing.value = toErrorMessage(error).message;
+  }
+}
+
+/** Answers by text and snapshot; those of checkpoints that the run has since removed stay. */
+const known = new Map<string, Promise<ProbeAnswer>>();
+
+function answerOf(text: string, checkpoint: string): Promise<ProbeAnswer> {
+  const key = `${checkpoint}\n${text}`;
+  const found = known.get(key) ?? source.ask("probe", { text, checkpoint });
+  known.set(key, found);
+  found.catch(() => known.delete(key));
+  return found;
+}
+
+type By = "step" | "seconds";
+const BY: [By, string][] = [["step", "Steps"], ["seconds", "Seconds"]];
+
+function Curves({ now }: { now: TrainingNow }) {
+  const { curve, validations, updates } = useValue(history);
+  const by: By = useValue(route, ({ params }) => params.by) === "seconds" ? "seconds" : "step";
+  const xs = curve[by].map((value) => value ?? 0);
+  const at = useValue(cursor);
+  const index = at === null ? xs.length - 1 : nearestIndex(xs, at);
+  useScreenKeys((event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by || !xs.length || (event.target as Element).matches("input")) return false;
+    const stride = event.shiftKey ? Math.max(1, Math.round(xs.length / 20)) : 1;
+    cursor.value = xs[Math.max(0, Math.min(xs.length - 1, index + by * stride))]!;
+    return true;
+  });
+  const validAt = validations.map((one) => one[by]);
+  const updatesAt = updates.map((one) => one[by]);
+  const scores = (name: string) => pointsOf(validAt, validations.map((one) => one.scores[name]));
+  const validLoss = scores("loss");
+  const shared = { xs, by, cursor };
+  const losses = [...curve.loss, ...validations.map((one) => one.scores.loss ?? null)].filter((one): one is number => one !== null && one > 0);
+  const wide = losses.length > 0 && Math.max(...losses) > 20 * Math.min(...losses);
+  const lines = (points: Line["points"], name: string): Line[] => [{ name, points }];
+  return (
+    <section>
+      <div class="attention-bar"><Choices name="by" label="Horizontal axis" options={BY} chosen={by} onChoose={(next) => setParams({ by: next })} /></div>
+      <output class="chart-read" data-role="reading">{xs.length ? reading(index) : "Nothing is logged yet."}</output>
+      <div class="charts">
+        <Chart
+          name="loss" title={validLoss.length ? "Loss, and of validation (dots)" : "Loss"} log={wide} {...shared}
+          lines={[...lines(pointsOf(xs, curve.loss, wide), "loss"), { name: "validation loss", points: pointsOf(validAt, validations.map((one) => one.scores.loss), wide), dots: true, kind: "second" }]}
+        />
+        {now.metric !== "loss" && (
+          <Chart name="score" title={`Validation: ${words(now.metric)}, ${now.higher_is_better ? "higher" : "lower"} is better`} {...shared}
+            lines={[{ name: words(now.metric), points: scores(now.metric), dots: true }]} />
+        )}
+        <Chart name="grad_norm" title="Gradient norm, before clipping" log lines={lines(pointsOf(xs, curve.grad_norm, true), "gradient norm")} {...shared} />
+        <Chart name="lr" title="Learning rate" zero lines={lines(pointsOf(xs, curve.lr), "learning rate")} {...shared} />
+        <Updates updates={updates} at={updatesAt} {...shared} />
+        <Chart
+          name="clipped" title="Share of steps clipped, and of time spent making batches (dashed)" zero {...shared}
+          lines={[...lines(pointsOf(updatesAt, updates.map((one) => one.clipped)), "clipped"), { name: "making batches", points: pointsOf(updatesAt, updates.map((one) => one.wait)), kind: "second" }]}
+        />
+      </div>
+    </section>
+  );
+
+  function reading(i: number): string {
+    const value = (name: "loss" | "lr" | "grad_norm") => (curve[name][i] === null ? "not finite" : number(curve[name][i]!));
+    const valid = validations.filter((one) => one.step <= curve.step[i]!).at(-1);
+    const seconds = curve.seconds[i];
+    return [
+      `Step ${count(curve.step[i]!)}`, seconds === null ? "" : duration(seconds!), `loss ${value("loss")}`, `learning rate ${value("lr")}`,
+      `gradient norm ${value("grad_norm")}`,
+      valid ? `validation ${Object.entries(valid.scores).map(([name, score]) => `${words(name)} ${number(score)}`).join(", ")} at step ${count(valid.step)}` : "",
+    ].filter(Boolean).join(" · ");
+  }
+}
+
+/** ‖Δw‖ / ‖w‖ of each matrix: all of them faint, and one that is chosen. */
+function Updates({ updates, at, xs, by }: { updates: readonly UpdatePoint[]; at: (number | null)[]; xs: number[]; by: By }) {
+  const [chosen, setChosen] = useState("");
+  const names = [...new Set(updates.flatMap(({ ratios }) => Object.keys(ratios)))];
+  const one = names.includes(chosen) ? chosen : names[0] ?? "";
+  const lines = names.map((name): Line => ({ name, points: pointsOf(at, updates.map(({ ratios }) => ratios[name]), true), kind: name === one ? "main" : "faint" }));
+  lines.sort((a, b) => Number(a.kind === "main") - Number(b.kind === "main")); // the chosen one on top
+  return (
+    <div>
+      <Chart name="updates" title="Update ÷ weight, ‖Δw‖ / ‖w‖, of each matrix" log lines={lines} xs={xs} by={by} cursor={cursor} />
+      {names.length > 0 && (
+        <label class="small">
+          Matrix <select data-role="matrix" value={one} onChange={(event) => setChosen(event.currentTarget.value)}>
+            {names.map((name) => <option key={name} value={name}>{name}</option>)}
+          </select>
+        </label>
+      )}
+      {names.length > 0 && <p class="note">Most sound trainings have 0.0003 to 0.02 where the learning rate is high; much more is unstable, much less learns slowly. {clippedText(updates)}</p>}
+    </div>
+  );
+}
+
+/** The share is of the steps since the update before. */
+function clippedText(updates: readonly UpdatePoint[]): string {
+  const last = updates.at(-1);
+  if (last?.clipped == null) return "";
+  const n = last.step - (updates.at(-2)?.step ?? 0);
+  return n > 1 ? `Of the ${count(n)} steps up to step ${count(last.step)}, the gradients of ${percent(last.clipped)} were clipped.` : "";
+}
+const words = (name: string) => name.replaceAll("_", " ");
+
+/** Milliseconds that a snapshot is shown for while all are played. */
+const PLAYED = 700;
+
+/** What a snapshot answered, or why it did not. */
+type Answered = ProbeAnswer | { error: string };
+type Answers = Map<string, Answered>;
+const keyOf = (text: string, name: string) => `${name}\n${text}`;
+
+/** The snapshots that can answer, the finished model last. */
+function snapshotsOf(now: TrainingNow) {
+  const steps = now.snapshots.map(({ name, step }) => ({ name, title: step === 0 ? "before training" : `step ${count(step ?? 0)}` }));
+  return now.has_model ? [...steps, { name: "model", title: "the finished model" }] : steps;
+}
+
+/** Answers of all snapshots, those of the one that is shown first; one question at a time, since one thread answers. */
+function useAnswers(asked: readonly string[], names: readonly string[], shown: string | undefined): Answers {
+  const [answers, setAnswers] = useState<Answers>(() => new Map());
+  const order = [...(shown ? [shown] : []), ...names.filter((name) => name !== shown)];
+  const key = JSON.stringify([asked, order]);
+  useEffect(() => {
+    let alive = true;
+    void (async () => {
+      for (const name of order) {
+        for (const text of asked) {
+          let lost = false;
+          const found: Answered = await answerOf(text, name).catch((error) => {
+            lost = error instanceof Problem && error.status === 0;
+            return { error: toErrorMessage(error).message };
+          });
+          if (!alive) return;
+          setAnswers((before) => (before.get(keyOf(text, name)) === found ? before : new Map(before).set(keyOf(text, name), found)));
+          if (lost && source.live) return; // the server has ended
+        }
+      }
+    })();
+    return () => void (alive = false);
+  }, [key]);
+  return answers;
+}
+
+function Probes({ now }: { now: TrainingNow }) {
+  const asked = useValue(probeTexts) ?? [];
+  const why = useValue(missing);
+  const snapshots = snapshotsOf(now);
+  const [chosen, setChosen] = useState<string | null>(null);
+  const [playing, setPlaying] = useState(false);
+  const found = snapshots.findIndex(({ name }) => name === chosen);
+  const at = found < 0 ? snapshots.length - 1 : found; // the newest, until one is chosen
+  const answers = useAnswers(asked, snapshots.map(({ name }) => name), snapshots[at]?.name);
+  const ready = snapshots.length > 0;
+  useEffect(() => {
+    if (ready) void loadTexts();
+  }, [ready]);
+  useEffect(() => {
+    if (!playing) return;
+    const timer = setTimeout(() => {
+      if (at + 1 < snapshots.length) setChosen(snapshots[at + 1]!.name);
+      if (at + 2 >= snapshots.length) setPlaying(false);
+    }, PLAYED);
+    return () => clearTimeout(timer);
+  }, [playing, at]);
+  const play = () => {
+    if (!playing && at === snapshots.length - 1) setChosen(snapshots[0]!.name);
+    setPlaying(!playing);
+  };
+  useScreenKeys((event) => {
+    if (event.key !== " " || snapshots.length < 2 || (event.target as Element).matches("button, summary")) return false;
+    play();
+    return true;
+  });
+  if (!ready) return <p class="note">No weights are saved yet. With <code>--snapshots</code>, which <code>--watch</code> turns on, they are kept at steps 0, 16, 32, 64 and so on.</p>;
+  const { title } = snapshots[at]!;
+  return (
+    <>
+      <div class="probes-bar">
+        <button type="button" data-role="play" disabled={snapshots.length < 2} onClick={play}>{playing ? "Stop playing" : "Play"}</button>
+        <label class="slider">
+          Snapshot: {title}
+          <input
+            type="range" data-role="snapshot" max={snapshots.length - 1} value={at} aria-valuetext={title}
+            onInput={(event) => { setPlaying(false); setChosen(snapshots[Number(event.currentTarget.value)]!.name); }}
+          />
+        </label>
+      </div>
+      {asked.length > 0 && <p class="note">Bar and line: the probability of the answer, of a continuation the geometric mean over its tokens; the line at each snapshot, from 0 to 100%.</p>}
+      {why && <p class="note" data-role="no-texts">{why}</p>}
+      <ul class="probes">
+        {asked.map((text) => <Probe key={text} text={text} snapshots={snapshots} at={at} answers={answers} />)}
+      </ul>
+      {source.live && asked.length < MAX_PROBES && <Add asked={asked} />}
+    </>
+  );
+}
+
+function Probe({ text, snapshots, at, answers }: { text: string; snapshots: { name: string; title: string }[]; at: number; answers: Answers }) {
+  const [open, setOpen] = useState(false);
+  const { name } = snapshots[at]!;
+  const answer = answers.get(keyOf(text, name));
+  const shares = snapshots.map((one) => {
+    const found = answers.get(keyOf(text, one.name));
+    return found && "probability" in found ? found.per_token ?? found.probability : null;
+  });
+  const share = shares[at] ?? null;
+  const map = answer && "map" in answer ? answer.map : null;
+  const value = useMemo(() => map && toTensor("f32", [map.rows.length, map.columns.length], Float32Array.from(map.weights.flat()).buffer), [map]);
+  const perToken = answer && "per_token" in answer && answer.per_token !== null;
+  const remove = () => (probeTexts.value = probeTexts.value!.filter((one) => one !== text));
+  return (
+    <li class="probe" data-probe={text} data-snapshot={answer ? name : undefined} aria-busy={!answer}>
+      <p class="probe-text" dir="auto">{text}{source.live && <button type="button" class="quiet" aria-label={`Remove ${text}`} onClick={remove}>Remove</button>}</p>
+      {!answer && <p class="note">Asking …</p>}
+      {answer && "error" in answer && <p class="note note-bad">{answer.error}</p>}
+      {answer && "headline" in answer && (
+        <>
+          <p class="probe-answer" dir="auto" data-role="probe-answer">{answer.headline} <span class="note">{answer.detail}</span></p>
+          {share !== null && (
+            <p class="probe-share">
+              <span class="bar-track"><span class="bar-fill" style={{ width: `${100 * share}%` }} /></span>
+              <span class="bar-number">{percent(share)}{perToken && <small> a token</small>}</span>
+              <Spark shares={shares} at={at} />
+            </p>
+          )}
+          {answer.map
+            ? (
+              <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+                <summary class="small">Attention, last layer, mean of its heads</summary>
+                {open && <Matrix
+                  node={answer.map.step} value={value} rowLabels={answer.map.rows} colLabels={answer.map.columns} rowName="token" colName="key" numbers="toggle"
+                  scale="sequential" limit={1} label="Attention weights, mean of the heads"
+                />}
+              </details>
+            )
+            : <p class="note">The text is too long for an attention map here; the screen Attention has it.</p>}
+        </>
+      )}
+    </li>
+  );
+}
+
+/** The probability at each snapshot, on a scale from 0 to 1. */
+function Spark({ shares, at }: { shares: (number | null)[]; at: number }) {
+  const x = (i: number) => 4 + (i / Math.max(1, shares.length - 1)) * 112;
+  const y = (share: number) => 24 - 20 * share;
+  const points = shares.flatMap((share, i) => (share === null ? [] : [`${x(i).toFixed(1)} ${y(share).toFixed(1)}`]));
+  const now = shares[at];
+  return (
+    <svg class="spark" viewBox="0 0 120 28" role="img" aria-label={`Probability at ${points.length} of ${shares.length} snapshots`}>
+      <path d="M4 24H116" class="axis" />
+      {points.length > 0 && <path d={`M${points.join("L")}`} />}
+      {now != null && <circle cx={x(at)} cy={y(now)} r={4} />}
+    </svg>
+  );
+}
+
+function Add({ asked }: { asked: readonly string[] }) {
+  const [text, setText] = useState("");
+  const add = (event: Event) => {
+    event.preventDefault();
+    const typed = text.trim();
+    if (typed && !asked.includes(typed)) probeTexts.value = [...asked, typed];
+    setText("");
+  };
+  return (
+    <form class="probe-add" onSubmit={add}>
+      <label>Another text, up to {MAX_PROBES} in all <input type="text" data-role="probe-text" maxLength={1000} dir="auto" value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
+      <button type="submit" data-role="add-probe" disabled={!text.trim()}>Add</button>
+    </form>
+  );
+}
+
+export function TrainingScreen() {
+  useEffect(follow, []);
+  const now = useValue(newest);
+  const lost = useValue(failure);
+  if (!now) return <p class="waiting">{lost ? [lost.message, lost.hint].filter(Boolean).join(": ") : "Reading the log …"}</p>;
+  return (
+    <div class="training" data-role="training">
+      <h1 class="visually-hidden">Training</h1>
+      <StateLine now={now} live={source.live} />
+      <Controls now={now} />
+      <Curves now={now} />
+      {now.findings.length > 0 && (
+        <section data-role="findings">
+          <h2>What the doctor says of the log</h2>
+          <ul>{now.findings.map(({ matter, remedy, grade }) => <li key={matter} data-grade={grade}><b class="training-grade">{grade.toUpperCase()}</b> {capital(matter)}.{remedy && <span class="note"> {capital(remedy)}.</span>}</li>)}</ul>
+        </section>
+      )}
+      <section>
+        <h2>The model at each snapshot</h2>
+        <Probes now={now} />
+      </section>
+      {source.live && <p class="note">“Share” saves the curves and these answers as one file.</p>}
+    </div>
+  );
+}
+
+const STATES: Record<TrainingNow["state"], string> = {
+  waiting: "waiting for the first step", running: "running", paused: "paused", finished: "finished", stopped: "stopped",
+  gone: "gone: there is no such folder any more",
+};
+/** Milliseconds between two announcements of progress. */
+const SAID_EVERY = 30_000;
+
+/** "Step 1,200 of 3,000, 2 min 5 s". */
+function position({ step, steps, seconds }: TrainingNow): string {
+  if (!step) return "";
+  return `Step ${count(step)}${steps ? ` of ${count(steps)}` : ""}${seconds === null ? "" : `, ${duration(seconds)}`}`;
+}
+
+function StateLine({ now, live }: { now: TrainingNow; live: boolean }) {
+  const lost = useValue(failure);
+  return (
+    <>
+      <p class="training-state">
+        <b data-role="training-state" data-state={now.state}>{capital(STATES[now.state])}</b> <span data-role="training-step" data-step={now.step}>{position(now)}</span>
+      </p>
+      {now.state === "stopped" && <p class="note">Go on with it in a terminal: <code>glassformer train --resume {now.run}</code></p>}
+      {lost && <p class="note note-bad" data-role="training-lost">{lost.message}. {lost.hint}</p>}
+      {live && <Announcement now={now} lost={lost?.message ?? ""} />}
+    </>
+  );
+}
+
+/** Speaks at a change of state, and otherwise at most every 30 seconds. */
+function Announcement({ now, lost }: { now: TrainingNow; lost: string }) {
+  const { curve } = useValue(history);
+  const [said, setSaid] = useState("");
+  const last = useRef({ state: "", when: 0 });
+  useEffect(() => {
+    const state = lost || now.state, when = performance.now();
+    if (state === last.current.state && when - last.current.when < SAID_EVERY) return;
+    last.current = { state, when };
+    const loss = curve.loss.at(-1);
+    setSaid(lost || [`Training ${STATES[now.state]}`, position(now), loss == null ? "" : `loss ${number(loss)}`].filter(Boolean).join(". "));
+  }, [now, lost]);
+  return <p class="visually-hidden" role="status" aria-live="polite" data-role="training-said">{said}</p>;
+}
+
+function Controls({ now }: { now: TrainingNow }) {
+  const [sure, setSure] = useState(false);
+  if (!now.control) return now.refused ? <p class="note" data-role="no-control">{now.refused}</p> : null;
+  const paused = now.state === "paused";
+  const button = (action: ControlRequest["action"], words: string, disabled = false) => (
+    <button type="button" data-control={action} disabled={disabled} onClick={() => void control(action)}>{words}</button>
+  );
+  return (
+    <div class="training-controls" role="group" aria-label="Control of the training">
+      {button("pause", "Pause", paused)}
+      {button("step", "Step", !paused)}
+      {button("go_on", "Go on", !paused)}
+      {sure
+        ? (
+          <>
+            {button("stop", "Save and stop")}
+            <button type="button" class="quiet" onClick={() => setSure(false)}>Keep training</button>
+          </>
+        )
+        : <button type="button" data-control="ask-stop" onClick={() => setSure(true)}>Stop …</button>}
+    </div>
+  );
+}

@@ -1,0 +1,546 @@
+/**
+ * The Why screen: the attribution of a prediction to the input words, its faithfulness compared with random rankings,
+ * and words that can be masked.
+ */
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import type { Sweeps } from "../sources/source";
+import { editable, edited, edits, other, route, setParams, source, toggleEdit, traceOther } from "../state/page";
+import { type Resource, useResource } from "../state/resource";
+import { signal, useValue } from "../state/signals";
+import { capital, nodeLocation, number, percent, signed, tiny, visible } from "../tensors/format";
+import { describeEdit } from "../trace/edits";
+import { isClassifier, isEmbedder, isMasked, isNumber, predictionIndex, targetIndex } from "../trace/generation";
+import { title } from "../trace/steps";
+import { colours, erasedPositions, gapBetween, keyOf, nameOf, scaleOf, strongest, type Word, wordsOf } from "../trace/words";
+import type {
+  AttributeRequest, Attribution, Candidate, Contribution, Erased, Faithfulness as Score, Manifest, Prediction, StatesSweep, SweepRequest,
+  VariantEffect,
+} from "../types";
+import { Bars, Track } from "../views/Bars";
+import { Choices, OutputTokens } from "../views/Choices";
+import { Matrix } from "../views/Matrix";
+import { Table } from "../views/Table";
+import { Terms } from "../views/Terms";
+import { ErrorText, NoAnswer } from "../views/Text";
+
+/** A row of a table: what was edited, which can be tried, cells, and the number that its bar shows. */
+interface Row {
+  words: string;
+  edits?: readonly string[];
+  cells: ComponentChildren[];
+  bar?: number;
+  /** Of a block, not of a head. */
+  whole?: boolean;
+  attributes?: Record<`data-${string}`, string | number>;
+}
+
+interface Sweep {
+  name: string;
+  columns: ComponentChildren[];
+  rows: Row[];
+}
+
+interface Shown {
+  says: ComponentChildren;
+  tables: Sweep[];
+}
+
+/** What the views say of a trace, whose answer may be a number. */
+interface About {
+  trace: Manifest;
+  numeric: boolean;
+}
+
+/** The rows of long lists that are shown, of parts of a sum and of edits. */
+const [MOST, STRONGEST] = [24, 15];
+
+const answerOf = ({ before, after, n_changed }: VariantEffect, numeric: boolean) =>
+  (numeric || n_changed > 0) && <>{!numeric && <><bdi>{visible(before)}</bdi> → </>}<b><bdi>{visible(after)}</bdi></b></>;
+
+const SWEEPS: { [kind in Exclude<keyof Sweeps, "states">]: (value: Sweeps[kind], about: About) => Shown } = {
+  parts: ({ parts, untrained }, { trace, numeric }) => {
+    const instead = numeric ? "Number" : "Predicts instead";
+    const place = (step: string) => nodeLocation(trace.nodes.find((one) => one.id === step)!);
+    return {
+      says: <>
+        Each head and each feed-forward block is switched off in turn. The number is the change of {numeric ? "the answer" : "the log-probability of what the model predicts"}; with initial weights no part changes it by more than {number(untrained)}. Heads can stand in for each
+        other, so all heads of a block together, and each head with the others off, are measured too.
+      </>,
+      tables: [{
+        name: "Heads and blocks", columns: ["Part", "Off", instead, "Others off", instead],
+        rows: parts.map(({ step, kind, head, off, alone }) => ({
+          words: kind === "heads" ? "all of these heads" : `${place(step)}${kind === "head" ? `, head ${head}` : ""}`, edits: off.edits, whole: kind !== "head", bar: off.change,
+          cells: [signed(off.change), answerOf(off, numeric), alone && signed(alone.change), alone && answerOf(alone, numeric)],
+          attributes: { "data-part": off.edits.join(" "), "data-change": off.change },
+        })),
+      }],
+    };
+  },
+  keys: ({ grids }, { trace, numeric }) => {
+    const all = grids.flatMap((grid) => grid.effects.flat());
+    const strength = ({ change }: VariantEffect) => (numeric ? -Math.abs(change) : change);
+    return {
+      says: `Each head is kept from attending to each token, ${all.length} edits in all; these ${numeric ? "change the number" : "lower the log-probability of what the model predicts"} most.`,
+      tables: [{
+        name: "Attention to tokens", columns: ["Edit", "Change", numeric ? "Number" : "Predicts instead"],
+        rows: all.sort((a, b) => strength(a) - strength(b)).slice(0, STRONGEST).map((effect) => ({
+          words: describeEdit(effect.edits[0]!, trace), edits: effect.edits, cells: [signed(effect.change), answerOf(effect, numeric)], bar: effect.change,
+          attributes: { "data-part": effect.edits.join(" "), "data-change": effect.change },
+        })),
+      }],
+    };
+  },
+  layers: ({ positions, stacks }, { trace, numeric }) => {
+    const at = (position: number | null) => (position === null ? (numeric ? "number" : "prediction") : <>{isMasked(trace) ? "at" : "after"} <bdi>{visible(trace.streams.at(-1)!.pieces[position])}</bdi></>);
+    return {
+      says: <>
+        What the model would predict if only the first layers acted: the later ones are skipped, and the output reads the state as it
+        is. Early rows are biased, since those states were not made for this reader.{!numeric && " Bold: the prediction of the whole model."}
+      </>,
+      tables: stacks.map(({ stack, rows }) => ({
+        name: `Layers of the ${stack}`, columns: ["Layers", ...positions.map(at)],
+        rows: rows.map(({ layer, tokens, ranks, log_probs }) => ({
+          words: layer ? String(layer) : "none", attributes: { "data-layer": `${stack}/${layer}` },
+          cells: tokens.map((token, i) => {
+            const Name = ranks[i] === 0 ? "b" : "span";
+            return <Name key={i} title={numeric ? undefined : `log-probability of the answer ${number(log_probs[i]!)}, rank ${ranks[i]! + 1}`}><bdi>{visible(token)}</bdi></Name>;
+          }),
+        })),
+      })),
+    };
+  },
+  contributions: ({ parts, target, contrast, difference, position, error }, { trace, numeric }) => {
+    const digits = numeric ? 3 : 2;
+    const ordered = [...parts].sort((a, b) => Math.abs(b.direct) - Math.abs(a.direct)), rest = ordered.slice(MOST);
+    const others = { name: `${rest.length} others`, direct: rest.reduce((sum, part) => sum + part.direct, 0), total: null, edit: "" };
+    return {
+      says: <>
+        The residual stream is a sum, so {numeric ? "the number" : "a logit"} is one too: each head, block and bias adds a part (direct), with the norms as they
+        were in this pass. Switching a part off also changes what later parts compute (total); with opposite signs, later parts make up for it.{" "}
+        <span data-role="contributions" data-value={difference}>
+          {numeric ? `${capital(target)} minus ${contrast}` : <>Logit of <b><bdi>{visible(target)}</bdi></b> minus that of <b><bdi>{visible(contrast)}</bdi></b></>}
+          {position === null ? "" : `, after position ${position}`}: <b>{signed(difference, digits)}</b>.
+          The parts sum to it within {tiny(Math.abs(error))}.
+        </span>
+      </>,
+      tables: [{
+        name: "Contributions", columns: ["Part", "Direct", "Total"],
+        rows: [...ordered.slice(0, MOST), ...(rest.length ? [others] : [])].map((part) => ({
+          words: partName(part, trace), edits: part.edit ? [part.edit] : undefined, bar: part.direct,
+          cells: [signed(part.direct, digits), part.total !== null && signed(part.total, digits)], attributes: { "data-part": part.name, "data-direct": part.direct },
+        })),
+      }],
+    };
+  },
+  checkpoints: ({ checkpoints }, { numeric }) => ({
+    says: `At every saved point of training, what it predicts${numeric ? "" : " after each token that the trained model wrote, and the log-probability of those tokens"}.`,
+    tables: [{
+      name: "Training", columns: ["Step", "Without the edits", ...(numeric ? [] : ["log p"]), "With them", ...(numeric ? [] : ["log p"])],
+      rows: checkpoints.map(({ checkpoint, step, answer_before, answer_after, log_prob_before, log_prob_after }) => ({
+        words: checkpoint === "model" ? "best" : String(step),
+        cells: [
+          <bdi>{answer_before}</bdi>, ...(log_prob_before === null ? [] : [number(log_prob_before)]),
+          answer_after === answer_before ? "the same" : <b dir="auto">{answer_after}</b>, ...(log_prob_after === null ? [] : [number(log_prob_after)]),
+        ],
+      })),
+    }],
+  }),
+};
+
+/** "Decoder layer 0, self-attention, head 2", "Decoder layer 0, self-attention, output projection: bias". */
+function partName({ name }: Contribution, { nodes }: Manifest): string {
+  const [, block, head] = /^((?:encoder|decoder)\.\d+\.(?:self|cross|ff))(?:\.head(\d+))?$/.exec(name) ?? [];
+  const of = block && nodes.find(({ id }) => id.startsWith(`${block}.`));
+  if (of) return `${nodeLocation(of)}${head === undefined ? "" : `, head ${head}`}`;
+  const id = name.replace(/^edit of /, "");
+  const node = nodes.find((one) => one.id === id || Object.values(one.params).includes(id));
+  if (!node) return name;
+  const words = node.id === "logits" ? nodeLocation(node) : `${nodeLocation(node)}, ${title(node).toLowerCase()}`;
+  return id !== name ? `Edit: ${words}` : node.id === id ? words : `${words}: ${id.split(".").at(-1)}`;
+}
+
+/** One sweep of a trace: of the position in the address, with the second text, or of the trace with edits. */
+function SweepView({ trace, kind }: { trace: Manifest; kind: keyof Sweeps }) {
+  const [second, after, made, { position }] = [useValue(other), useValue(edited), useValue(edits).length > 0, useValue(route).params];
+  const numeric = isNumber(trace), index = isClassifier(trace) ? 0 : predictionIndex(trace, position);
+  const of = kind === "checkpoints" ? after?.id : trace.id;
+  const request: SweepRequest | null = !of || (kind === "states" && !second) ? null
+    : { trace: of, kind, ...(kind === "states" && { other: second!.id }), ...(kind === "contributions" && { prediction: index }) };
+  const { value, error, stale } = useResource(request && JSON.stringify(request), () => source.ask("sweep", request!), { within: `${kind}/${of}` });
+  if (kind === "checkpoints" && !made) return <p class="note">Make an edit first: its effect is then measured at every saved point of training.</p>;
+  const shown = value && kind !== "states" ? (SWEEPS[kind] as (value: unknown, about: About) => Shown)(value, { trace, numeric }) : null;
+  return (
+    <>
+      {kind === "contributions" && !isClassifier(trace) && !isMasked(trace) && !numeric && (
+        <OutputTokens manifest={trace} index={index} label="Output token" onStep={(i) => setParams({ position: trace.predictions[i]!.position })} />
+      )}
+      {kind === "states" && <SecondText key={second?.request.text} given={second?.request.text} numeric={numeric} />}
+      {request && !value && (error ? <ErrorText error={error} /> : <p class="note" aria-live="polite">Computing …</p>)}
+      {kind === "states" && value && <StatesMaps states={value as StatesSweep} about={{ trace, numeric }} />}
+      {shown && <div data-stale={stale} aria-busy={stale}>
+        <p><Terms>{shown.says}</Terms></p>
+        {shown.tables.map((table) => <SweepTable key={table.name} table={table} titled={shown.tables.length > 1} />)}
+      </div>}
+    </>
+  );
+}
+
+function SweepTable({ table: { name, columns, rows }, titled }: { table: Sweep; titled: boolean }) {
+  const made = useValue(edits), limit = Math.max(1e-12, ...rows.map(({ bar = 0 }) => Math.abs(bar)));
+  const bars = rows.some(({ bar }) => bar !== undefined);
+  const named = ({ words, edits: wanted }: Row) => (wanted?.[0]
+    ? <button type="button" class="quiet sweep-part" aria-pressed={wanted.every((edit) => made.includes(edit))} onClick={() => toggleEdit(wanted[0]!)}>{words}</button>
+    : <span class="sweep-part">{words}</span>);
+  return (
+    <section>
+      {titled && <h2>{name}</h2>}
+      <Table
+        label={name} columns={bars ? [...columns, <span class="visually-hidden">{columns[1]}, as a bar</span>] : columns}
+        rows={rows.map((row) => ({
+          cells: [named(row), ...row.cells, ...(row.bar === undefined ? [] : [<Track share={row.bar / limit} signs />])], attributes: { class: row.whole ? "sweep-block" : undefined, ...row.attributes },
+        }))}
+      />
+    </section>
+  );
+}
+
+function SecondText({ given, numeric }: { given: string | undefined; numeric: boolean }) {
+  const [text, setText] = useState(given ?? "");
+  return (
+    <>
+      <p><Terms>
+        The state of one token after one layer is taken from a second text. Noising: the share of{" "}
+        {numeric ? "the difference of both numbers that is lost" : "this text’s answer that is lost"}.
+        Denoising: the share that comes back when only that state of this text is put into the second. 1 is all of it.
+      </Terms></p>
+      <form class="edit-tools" onSubmit={(event) => {
+        event.preventDefault();
+        if (text) traceOther({ text });
+      }}>
+        <label>Second text <input class="sweep-text" dir="auto" value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
+        <button type="submit">Compare</button>
+      </form>
+    </>
+  );
+}
+
+/** The residual stream of two texts exchanged, state by state; tokens without a partner in the second text are masked. */
+function StatesMaps({ states, about: { trace, numeric } }: { states: StatesSweep; about: About }) {
+  const { answer, other_answer, position, difference, other_difference, grids } = states;
+  const stateName = (state: string) => (/\d+/.test(state) ? `layer ${/\d+/.exec(state)![0]}` : "embedding");
+  return (
+    <>
+      <p data-role="states">
+        <b><bdi>{visible(answer)}</bdi></b> here, <b><bdi>{visible(other_answer)}</bdi></b> in the second text
+        {position === null ? "" : `, ${isMasked(trace) ? "at" : "after"} position ${position}`}
+        {numeric ? "" : `: logit difference ${signed(difference, 2)} and ${signed(other_difference, 2)}`}.
+      </p>
+      {grids.map(({ stream, rows }) => (
+        <div key={stream} class="columns">
+          {(["noising", "denoising"] as const).map((name) => {
+            const shares = rows.flatMap((row) => row[name]), shape = [rows.length, rows[0]!.noising.length];
+            return (
+              <section key={name}>
+                <h3>{capital(name)}: {stream}</h3>
+                <Matrix
+                  node={`${name}/${stream}`} value={{ shape, dtype: "f32", data: Float32Array.from(shares, (share) => share ?? NaN) }}
+                  mask={{ shape, dtype: "u8", data: Uint8Array.from(shares, (share) => Number(share !== null)) }} scale="signed" limit={1} label={`${capital(name)}, ${stream}`} numbers="toggle"
+                  rowLabels={rows.map(({ state }) => stateName(state))} colLabels={trace.streams.find((one) => one.name === stream)?.pieces ?? []}
+                />
+              </section>
+            );
+          })}
+        </div>
+      ))}
+    </>
+  );
+}
+
+const VIEWS = [["words", "Words"], ["parts", "Heads and blocks"], ["keys", "Attention to tokens"], ["layers", "Layers"], ["contributions", "Contributions"], ["states", "Second text"], ["checkpoints", "Training"]] as const;
+type View = (typeof VIEWS)[number][0];
+
+/** Words, or parts of the model, that the prediction depends on: the words alone where no edits can be made. */
+export function WhyScreen({ trace }: { trace: Manifest }) {
+  const { params } = useValue(route);
+  const views = useValue(editable) ? VIEWS.filter(([name]) => !(name in trace.refused)) : [];
+  const view = views.find(([name]) => name === params.why)?.[0] ?? "words";
+  if (isEmbedder(trace) && !isNumber(trace)) return <NoAnswer title="Why" what="explain" trace={trace} />;
+  return (
+    <>
+      {views.length > 0 && (
+        <div class="attention-bar">
+          <Choices name="why" label="What is changed" options={views} chosen={view} onChoose={(why: View) => setParams({ why: why === "words" ? null : why }, { push: true })} />
+        </div>
+      )}
+      {view === "words" ? <Attributions key={trace.id} manifest={trace} /> : <><h1>Why</h1><SweepView key={view} trace={trace} kind={view} /></>}
+    </>
+  );
+}
+
+function Attributions({ manifest }: { manifest: Manifest }) {
+  const { params } = useValue(route);
+  const numeric = isNumber(manifest);
+  const decided = numeric || isClassifier(manifest);
+  const index = decided ? 0 : targetIndex(manifest, params["position"]);
+  const prediction = numeric ? OUTPUT : manifest.predictions[index];
+  const request = requestOf(manifest, index, params);
+  const attribution = useResource(prediction ? JSON.stringify(request) : null, () => source.ask("attribute", request), { within: manifest.id });
+  const found = attribution.value;
+  const upTo = decided || isMasked(manifest) ? null : (prediction?.position ?? 0) + 1;
+  const groups = manifest.streams.map((stream) => ({
+    stream, words: wordsOf(stream, found?.scores[stream.name], stream.name === "source" ? null : upTo, found?.word_texts[stream.name]).filter((word) => !word.later && word.text),
+  }));
+  const all = groups.flatMap(({ words }) => words);
+  const erased = new Set((params["erased"] ?? "").split(",").filter(Boolean));
+  const erase = erasedPositions(all, erased);
+  const wants = Object.keys(erase).length > 0;
+  const { method: _, ...asked } = request;
+  const without = { ...asked, erase };
+  const after = useResource(wants && prediction ? JSON.stringify(without) : null, () => source.ask("erase", without), { within: manifest.id });
+  const scale = scaleOf(all);
+
+  const onToggle = (word: Word): void => {
+    const next = new Set(erased);
+    if (!next.delete(keyOf(word))) next.add(keyOf(word));
+    setParams({ erased: [...next].join(",") || null });
+  };
+
+  if (!prediction) return <p>There is nothing to explain, because the text is empty.</p>;
+  const explained = prediction.top.find((c) => c.id === request.target) ?? (decided || isMasked(manifest) ? prediction.actual ?? prediction.top[0]! : prediction.actual);
+  return (
+    <>
+      <h1>Why</h1>
+      <p>
+        Attribution of <Terms>{decided ? "the prediction" : "one output token"}</Terms> to the input words. Each word has a score and can be
+        masked to see its effect on {numeric ? "the number" : decided ? "the prediction" : "the token’s probability"}.
+        {!decided && !isMasked(manifest) && params["position"] === undefined && <span data-role="rule">
+          {" "}The token explained first is the generated one with the lowest probability, whatever its scores: comparing the scores of all tokens would take many more passes.
+        </span>}
+      </p>
+      {!numeric && <Question manifest={manifest} index={index} request={request} />}
+      <div class="columns">
+        <div class="why-text" data-stale={attribution.stale} aria-busy={attribution.stale}>
+          {groups.map(({ stream, words }) => {
+            const name = { text: "Text", source: "Source", target: "Target so far" }[stream.name];
+            return (
+              <section key={stream.name}>
+                {groups.length > 1 && <h2 class="note">{name}</h2>}
+                {words.length === 0 && <p class="note">no words</p>}
+                <p class="word-text" role="group" aria-label={name}>
+                  {words.map((word, i) => [gapBetween([...stream.text], words[i - 1], word), <WordButton key={keyOf(word)} {...{ word, scale, onToggle }} maskedBy={erased.has(keyOf(word)) ? found?.erased_with ?? "[UNK]" : null} />])}
+                </p>
+              </section>
+            );
+          })}
+          {found
+            ? <p class="note">
+                Explained <Terms>quantity</Terms>: <i>{found.quantity}</i>. Words <span class="word" data-sign="for">raise</span> or{" "}
+                <span class="word" data-sign="against">lower</span> it; full colour is {number(scale)}. Click a word to mask it.
+              </p>
+            : !attribution.error && <p class="note">Computing …</p>}
+        </div>
+        {numeric ? found && <p data-role="number">{number(found.value)}{wants && after.value && ` → ${number(after.value.value)} with the words masked`}</p> : explained && <Probability prediction={prediction} explained={explained} attribution={found} erased={after} nErased={wants ? erased.size : 0} />}
+      </div>
+      <ErrorText error={attribution.error} />
+      {found && (
+        <div class="columns">
+          <FaithfulnessSection found={found} />
+          <section aria-labelledby="strongest-title">
+            <h2 id="strongest-title">Strongest words</h2>
+            <Bars
+              label="Strongest words" signs limit={scale} bars={strongest(all, 12).map((word) => ({
+                key: keyOf(word), label: nameOf(word, all), value: word.score, text: signed(word.score), struck: erased.has(keyOf(word)),
+                attributes: { "aria-pressed": erased.has(keyOf(word)), onClick: () => onToggle(word), ...pointing(keyOf(word)) },
+              }))}
+            />
+          </section>
+        </div>
+      )}
+    </>
+  );
+}
+
+/** In place of a prediction, which a number is not. */
+const OUTPUT: Prediction = { position: null, logsumexp: 0, top: [], actual: null };
+
+function requestOf(manifest: Manifest, index: number, params: Record<string, string>): AttributeRequest {
+  const method = params["method"] === "integrated_gradients" ? "integrated_gradients" : "erase";
+  const request: AttributeRequest = { trace: manifest.id, method };
+  if (isNumber(manifest)) return request;
+  if (isClassifier(manifest)) {
+    if (params["class"] !== undefined) request.target = Number(params["class"]);
+    return request;
+  }
+  request.prediction = index;
+  if (params["foil"] !== undefined) request.foil = Number(params["foil"]);
+  return request;
+}
+
+function FaithfulnessSection({ found }: { found: Attribution }) {
+  const { completeness, erased_with, warnings, comprehensiveness, sufficiency, n_random } = found;
+  const values = [comprehensiveness, sufficiency].flatMap(({ value, random_low, random_high }) => [value, random_low, random_high]);
+  const low = Math.min(0, ...values);
+  const span = Math.max(1e-9, ...values) - low;
+  const x = (value: number): number => LEFT + ((value - low) / span) * (RIGHT - LEFT);
+  return (
+    <section aria-labelledby="trust-title">
+      <h2 id="trust-title">Faithfulness</h2>
+      {completeness
+        ? <p class={completeness.ok ? "" : "warning"} data-role="completeness" data-value={completeness.relative}>
+            <Terms>Completeness</Terms>: the scores should sum to the difference between this text and the fully masked one. The error
+            is <b>{number(Math.abs(completeness.error))}</b>, {percent(Math.abs(completeness.relative))} of the difference,
+            with {completeness.n_steps} gradients{completeness.ok ? "." : ": above the limit of 2%. Use leave-one-out instead."} The
+            error of a single token’s score is at most {number(completeness.token_error)}, estimated with a second quadrature rule.
+          </p>
+        : <p>A score is the drop of the quantity when that word alone is replaced by {erased_with}. It is exact for single words, but misses redundant words.</p>}
+      <div class="faithfulness">
+        <Faith name="Comprehensiveness: top words masked" better="right" score={comprehensiveness} x={x} />
+        <Faith name="Sufficiency: only top words kept" better="left" score={sufficiency} x={x} />
+        <p class="note">
+          The drop of the quantity, averaged over the top 10, 20 and 50% of words. Grey: mean and 95% interval of {n_random} random
+          rankings.
+        </p>
+      </div>
+      {warnings.map((warning) => <p key={warning} class="warning">{warning}.</p>)}
+    </section>
+  );
+}
+
+const METHODS = [
+  { id: "erase", name: "Leave-one-out", description: "Each word is masked alone; its score is the drop of the quantity." },
+  { id: "integrated_gradients", name: "Integrated gradients", description: "Gradients are averaged along the path from the fully masked text to this text; the scores sum to the difference of the quantity." },
+] as const;
+
+function Question({ manifest, index, request }: { manifest: Manifest; index: number; request: AttributeRequest }) {
+  const { top, actual } = manifest.predictions[index]!;
+  const decided = isClassifier(manifest);
+  // Classes to explain, or tokens to contrast with.
+  const choices = decided ? top : top.filter((c) => c.id !== actual?.id).slice(0, 20);
+  return (
+    <>
+      {!decided && (
+        <OutputTokens
+          manifest={manifest} index={index} label="Output token to explain"
+          onStep={(i) => setParams({ position: manifest.predictions[i]!.position, foil: null, erased: null })}
+        />
+      )}
+      <div class="row">
+        <Choices name="method" label="Method" options={METHODS.map(({ id, name }) => [id, name] as const)} chosen={request.method} onChoose={(id) => setParams({ method: id === "erase" ? null : id })} />
+        {!(decided && top.length === 2) && (
+          <label>
+            {decided ? "Class" : "Contrast with"}{" "}
+            <select
+              data-role={decided ? "class" : "foil"} value={(decided ? request.target ?? top[0]!.id : request.foil) ?? ""}
+              onChange={({ currentTarget: { value } }) => setParams(decided ? { class: value } : { foil: value || null })}
+            >
+              {!decided && <option value="">none</option>}
+              {choices.map((c) => <option key={c.id} value={c.id}>{visible(c.piece)} {percent(Math.exp(c.log_prob))}</option>)}
+            </select>
+          </label>
+        )}
+      </div>
+      <p class="note">{METHODS.find(({ id }) => id === request.method)!.description}</p>
+    </>
+  );
+}
+
+interface ProbabilityProps {
+  prediction: Prediction;
+  /** The explained class or token. */
+  explained: Candidate;
+  attribution: Attribution | null;
+  erased: Resource<Erased>;
+  nErased: number;
+}
+
+function Probability({ prediction, explained, attribution, erased, nErased }: ProbabilityProps) {
+  const p = Math.exp(explained.log_prob);
+  const answer = nErased > 0 ? erased.value : null;
+  const after = answer && probabilityOf(answer, explained, attribution);
+  const favourite = answer?.prediction.top[0];
+  const now = nErased === 0 ? p : after; // null: loading, or not in a saved page
+  return (
+    <section class="probability" aria-label="Probability">
+      <p data-role="probability" data-value={now ?? undefined} aria-live="polite">
+        <i>p({visible(explained.piece)})</i> <b>{now === null ? (erased.error ? "unknown" : "…") : percent(now)}</b>{" "}
+        {after !== null && `was ${percent(p)}, ${signed(100 * (after - p), 1)} percentage points`}
+      </p>
+      <span class="bar-track" aria-hidden="true">
+        <span class="bar-fill" style={{ width: `${100 * (now ?? 0)}%` }} />
+        <span class="probability-tick" style={{ left: `${100 * p}%` }} />
+      </span>
+      <p class="note">
+        {nErased === 0 ? "No word is masked." : nErased === 1 ? "One word is masked. " : `${nErased} words are masked. `}
+        {favourite && favourite.id !== prediction.top[0]!.id && <>The most probable is now <b>{visible(favourite.piece)}</b> ({percent(Math.exp(favourite.log_prob))}). </>}
+        {answer && `The quantity changed from ${number(answer.original)} to ${number(answer.value)}. `}
+        {nErased > 0 && <button type="button" class="link" data-role="restore" onClick={() => setParams({ erased: null })}>Unmask all</button>}
+      </p>
+      <ErrorText error={erased.error} />
+    </section>
+  );
+}
+
+/** From the candidates of the new prediction, else from the quantity if that is the token's log p. */
+function probabilityOf({ prediction, value }: Erased, explained: Candidate, attribution: Attribution | null): number | null {
+  const found = [...prediction.top, prediction.actual].find((c) => c?.id === explained.id);
+  return found ? Math.exp(found.log_prob) : attribution?.foil === null ? Math.exp(value) : null;
+}
+
+/** The word under the pointer, here or in the list of strongest words; only it is rerendered. */
+const pointedWord = signal<string | null>(null);
+
+/** `maskedBy` is what a masked word is replaced by. */
+function WordButton({ word, scale, maskedBy, onToggle }: { word: Word; scale: number; maskedBy: string | null; onToggle: (word: Word) => void }) {
+  const key = keyOf(word), gone = maskedBy !== null;
+  const current = useValue(pointedWord, (pointed) => pointed === key);
+  return (
+    <button
+      type="button" class="word" data-word={word.index} data-of={word.stream} data-score={word.score}
+      {...colours(word.score, scale)} data-current={current} aria-pressed={gone}
+      aria-label={`${word.text}, ${signed(word.score)}${gone ? ", masked" : ""}`}
+      onClick={() => onToggle(word)} {...pointing(key)}
+      onKeyDown={(event) => {
+        if (event.key === " ") event.stopPropagation(); // Space toggles this button
+      }}
+    >
+      {maskedBy ?? visible(word.text).replace(/▁/g, " ")}
+      {current && <span class="word-score">{signed(word.score)}</span>}
+    </button>
+  );
+}
+
+/** Event handlers that highlight a word on hover and focus. */
+function pointing(key: string) {
+  const [enter, leave] = [() => (pointedWord.value = key), () => (pointedWord.value = null)];
+  return { onMouseEnter: enter, onFocus: enter, onMouseLeave: leave, onBlur: leave };
+}
+
+const [LEFT, RIGHT] = [8, 512];
+
+function Faith({ name, better, score, x }: { name: string; better: "left" | "right"; score: Score; x: (v: number) => number }) {
+  const { value, random_mean, random_low, random_high, beats_random } = score;
+  const leans = better === "right" ? value > random_mean : value < random_mean;
+  const verdict = beats_random ? "better than random" : leans ? "not significantly better than random" : "not better than random";
+  return (
+    <figure data-beats={beats_random}>
+      <figcaption><Terms>{name}</Terms> <span class="note">{better === "right" ? "higher" : "lower"} is better</span></figcaption>
+      <svg
+        class="plot" viewBox="0 0 520 44" role="img"
+        aria-label={`${number(value)}; random rankings ${number(random_mean)}, 95% between ${number(random_low)} and ${number(random_high)}`}
+      >
+        <path class="axis" d={`M${LEFT} 22H${RIGHT}M${x(0)} 12v20`} />
+        <text x={x(0)} y={42} text-anchor={anchor(x(0))}>0</text>
+        <rect x={x(random_low)} y={15} width={Math.max(2, x(random_high) - x(random_low))} height={14} />
+        <path class="plot-line" d={`M${x(random_mean)} 12v20`} />
+        <circle cx={x(value)} cy={22} r={7} />
+        <text x={x(value)} y={10} text-anchor={anchor(x(value))}>{number(value)}</text>
+      </svg>
+      <p>The quantity {moves(value)}; with random rankings it {moves(random_mean)}: {verdict}.</p>
+    </figure>
+  );
+}
+
+const moves = (fall: number): string => `${fall < 0 ? "rises" : "falls"} by ${number(Math.abs(fall))}`;
+
+const anchor = (x: number): "start" | "middle" | "end" => (x < 40 ? "start" : x > 480 ? "end" : "middle");
