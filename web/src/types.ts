@@ -2,21 +2,7 @@
 /** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */
 export type StreamName = "text" | "source" | "target";
 
-export type AxisName =
-  | "token" // positions of its stream (in attention, of the queries)
-  | "key" // positions that are attended to
-  | "head"
-  | "feature" // D
-  | "head_feature" // E, inside one head
-  | "heads_features" // H·E, heads side by side
-  | "hidden" // F
-  | "pooled" // D or 2D
-  | "class"
-  | "vocab"
-  | "ngram"
-  | "bigram"
-  | "out" // rows of a weight
-  | "in"; // columns of a weight
+export type AxisName = "token" | "key" | "head" | "feature" | "head_feature" | "heads_features" | "hidden" | "pooled" | "class" | "vocab" | "ngram" | "bigram" | "out" | "in";
 
 /** An expression: a name, a number, or a word with its arguments. */
 export type Tree = string | number | [string, ...Tree[]];
@@ -40,13 +26,13 @@ export interface Manifest {
   nodes: TraceNode[];
   /** Those of the loss, of steps and parameters, in order of computation: from the loss to the first step. Empty without an answer to learn. */
   gradients: TraceNode[];
+  /** The parameters that some node uses. */
   params: Record<string, { axes: Axis[] }>;
   predictions: Prediction[];
   decode: DecodeLog;
   generation: { first: number; n_fixed: number; suppressed: number[]; masked: number[] | null };
   checks: { name: string; value: number; ok: boolean; meaning: string }[];
-  omitted: { what: string; why: string }[];
-  /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
+  /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens"; of a long text what is not shown. */
   warnings: string[];
   /** Why "edits", and so sweeps, "contributions" or "learn" are refused for this text, a sentence each. */
   refused: Record<string, string>;
@@ -208,7 +194,7 @@ export interface Prediction {
   /** At most 50, best first; all classes, for a classifier. */
   top: Candidate[];
   /** The token that actually follows. */
-  actual: Candidate & { rank: number } | null;
+  actual: { id: number; piece: string; logit: number; log_prob: number; rank: number } | null;
 }
 
 /** A class or token with its logit and log-probability (nats). */
@@ -227,16 +213,7 @@ export interface DecodeLog {
   /** Settings of decoding. */
   settings: DecodeSettings;
   /** Best first: the `n_best` results, then the other finished hypotheses of a beam search. */
-  hypotheses: {
-    ids: number[];
-    pieces: string[];
-    text: string;
-    score: number;
-    log_prob: number;
-    finished: boolean;
-    /** Step, and index among the candidates of that step, of its last candidate. */
-    end: [number, number] | null;
-  }[];
+  hypotheses: { ids: number[]; pieces: string[]; text: string; score: number; log_prob: number; finished: boolean; end: [number, number] | null }[];
   /** The candidates of each step of a beam search, best first. */
   steps: BeamCandidate[][];
   /** Ids of the forced prefix. */
@@ -287,20 +264,7 @@ export interface WhatIf {
   /** The edits, as text. */
   edits: string[];
   /** The steps that they edit, in the order of application. */
-  applied: {
-    /** Index into `WhatIf.edits`. */
-    edit: number;
-    /** Id of the step. */
-    step: string;
-    /** Part of the step by axis names; all of it if empty. */
-    slice: string;
-    /** As in `KINDS`. Weights that follow blocked scores are "set" to 0. */
-    kind: "set" | "scale" | "B" | "mean" | "blocked" | "skip";
-    /** The number of "set" and "scale". */
-    number: number;
-    /** The step whose values are used: of "skip" the state before the layer, else the step itself. */
-    source: string;
-  }[];
+  applied: { edit: number; step: string; slice: string; kind: "set" | "scale" | "B" | "mean" | "blocked" | "skip"; number: number; source: string }[];
   /** Edits that changed no number. */
   unchanged: string[];
   /** The class, or the text that was decoded, without edits. */
@@ -582,12 +546,7 @@ export interface LayersSweep {
   /** Position of each prediction; null for a classifier or a number. */
   positions: (number | null)[];
   /** The encoder before the decoder. */
-  stacks: {
-    /** "encoder" or "decoder". */
-    stack: string;
-    /** From the embedding alone to the whole model. */
-    rows: { layer: number; tokens: string[]; log_probs: number[]; ranks: number[]; numbers: number[] }[];
-  }[];
+  stacks: { stack: string; rows: { layer: number; tokens: string[]; log_probs: number[]; ranks: number[]; numbers: number[] }[] }[];
   /** Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers. */
   unit: "nats" | "number";
 }
@@ -635,14 +594,7 @@ export interface StatesSweep {
   /** The same in the second text. */
   other_difference: number;
   /** One grid per stream. */
-  grids: {
-    /** The stream. */
-    stream: string;
-    /** Positions in the first and in the second text that are taken for each other. */
-    pairs: number[][];
-    /** From the embedding to the last layer. */
-    rows: { state: string; noising: (number | null)[]; denoising: (number | null)[] }[];
-  }[];
+  grids: { stream: string; pairs: number[][]; rows: { state: string; noising: (number | null)[]; denoising: (number | null)[] }[] }[];
   /** Of the differences: "nats", as of log-probabilities, or "number", the unit of the training numbers. */
   unit: "nats" | "number";
 }
@@ -650,20 +602,7 @@ export interface StatesSweep {
 /** What edits change in every checkpoint of a run. */
 export interface CheckpointsSweep {
   /** The first training step first. */
-  checkpoints: {
-    /** "model" or the name of a checkpoint. */
-    checkpoint: string;
-    /** Its training step. */
-    step: number | null;
-    /** What it answers without edits: class, number; or after each of the tokens that all checkpoints read, the next. */
-    answer_before: string;
-    /** The same with edits. */
-    answer_after: string;
-    /** Log-probability of the tokens, or of the class, without edits, in nats; null for a number. */
-    log_prob_before: number | null;
-    /** The same with edits. */
-    log_prob_after: number | null;
-  }[];
+  checkpoints: { checkpoint: string; step: number | null; answer_before: string; answer_after: string; log_prob_before: number | null; log_prob_after: number | null }[];
   /** Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers. */
   unit: "nats" | "number";
 }
@@ -675,8 +614,9 @@ export interface SavedPageData {
   traces: Manifest[];
   /** By trace id, then node, gradient or parameter id. Parameters that two traces of the same weights share are stored under the first. */
   tensors: Record<string, Record<string, { dtype: "f16" | "f32" | "i32" | "u8"; shape: number[]; data: string }>>;
+  /** The weights of words, with the requests that they answer. */
   attributions: { request: AttributeRequest; attribution: Attribution }[];
-  /** Each word erased alone. */
+  /** What is answered with a word erased, each alone. */
   erased: { request: EraseRequest; erased: Erased }[];
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
@@ -706,14 +646,7 @@ export interface TrainingNow {
   validations: ValidationPoint[];
   updates: UpdatePoint[];
   /** What `glassformer doctor` says of the log so far. */
-  findings: {
-    matter: string;
-    remedy: string;
-    place: string;
-    numbers: Record<string, number>;
-    grade: "stop" | "look" | "know";
-    at: string;
-  }[];
+  findings: { matter: string; remedy: string; place: string; numbers: Record<string, number>; grade: "stop" | "look" | "know"; at: string }[];
   /** Snapshots and checkpoints of the weights, oldest first. */
   snapshots: { name: string; step: number | null }[];
   /** Whether the weights with the best validation are saved, as `model`. */

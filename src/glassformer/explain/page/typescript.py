@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -79,7 +79,15 @@ REQUESTS: dict[type, set[str]] = {
 NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records", "answer")}
 PAGE = Path(__file__).parents[4] / "web" / "src"
 GENERATED = ("types.ts", "terms.ts")
-WIDTH = 120
+KINDS = {
+    "string": "text",
+    "number": "number",
+    "boolean": "flag",
+    "number[]": "numbers",
+    "string[]": "words",
+    "Partial<DecodeSettings>": "settings",
+}
+"""How an address holds a field, by its type in TypeScript."""
 
 
 @cache
@@ -91,44 +99,32 @@ def words_of_page() -> frozenset[str]:
 
 def types_ts() -> str:
     """Return `types.ts`: the interfaces that the page names, and the kinds of the fields of a request."""
-    axes = [f'  | "{name}"' + (f" // {what}" if what else "") for name, what in AXES.items()]
-    axes[-1] = axes[-1].replace(" //", "; //", 1) if " //" in axes[-1] else f"{axes[-1]};"
     lines = [
         "/** Made by `make web` from explain/page/typescript.py and the classes it names: change it there. */",
         '/** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */',
-        f"export type StreamName = {_literal(StreamName)};",
+        f"export type StreamName = {_literal(get_args(StreamName))};",
         "",
-        "export type AxisName =",
-        *axes,
+        f"export type AxisName = {_literal(AXES)};",
         "",
         "/** An expression: a name, a number, or a word with its arguments. */",
         "export type Tree = string | number | [string, ...Tree[]];",
     ]
     for kind, name in INTERFACES.items():
         if name in words_of_page():
-            base = next((f" extends {INTERFACES[base]}" for base in kind.__bases__ if base in INTERFACES), "")
-            lines += ["", f"/** {_comment(kind.__doc__)} */", f"export interface {name}{base} {{", *_fields(kind), "}"]
-    lines += ["", 'export type FieldKind = "text" | "number" | "flag" | "numbers" | "words" | "settings";']
+            lines += ["", f"/** {_comment(kind.__doc__)} */", f"export interface {name} {{"]
+            comments = docstrings(kind)
+            for field, member in _members(kind):
+                lines += [f"  /** {_comment(comments[field])} */"] if field in comments else []
+                lines.append(f"  {member};")
+            lines.append("}")
+    lines += ["", f"export type FieldKind = {_literal(KINDS.values())};"]
     for name, kind in (("REQUEST_FIELDS", TraceRequest), ("SETTING_FIELDS", DecodeConfig)):
         lines += ["", f"export const {name}: Record<keyof {INTERFACES[kind]}, FieldKind> = {{"]
-        lines += [f"  {field}: {json.dumps(_field_kind(hint))}," for field, hint, _ in _sent_fields(kind)]
+        for field, member in _members(kind):
+            written = member.partition(": ")[2].removesuffix(" | null")
+            lines.append(f"  {field}: {json.dumps(KINDS[written])},")
         lines.append("};")
     return "\n".join([*lines, ""])
-
-
-def _field_kind(hint: Any) -> str:
-    """Return how an address holds a field of this type."""
-    kinds: dict[Any, str] = {bool: "flag", int: "number", float: "number", str: "text"}
-    match get_origin(hint), get_args(hint):
-        case origin, kinds_of if origin in (Union, UnionType):
-            return _field_kind(next(kind for kind in kinds_of if kind is not NoneType))
-        case origin, (inner, *_) if origin is tuple:
-            return "numbers" if _field_kind(inner) == "number" else "words"
-        case origin, _ if origin is Mapping:
-            return "settings"
-        case origin, (limited, *_) if origin is Annotated:
-            return _field_kind(limited)
-    return kinds[hint]
 
 
 def _collect(hint: Any, names: dict[type, str]) -> None:
@@ -139,71 +135,46 @@ def _collect(hint: Any, names: dict[type, str]) -> None:
     elif hint not in names:
         kind: Any = hint
         names[kind] = RENAMED.get(kind) or kind.__name__
-        for part in (*kind.__bases__, *get_type_hints(kind, include_extras=True).values()):
+        for part in get_type_hints(kind, include_extras=True).values():
             _collect(part, names)
 
 
-def _sent_fields(kind: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Yield the fields of an interface that the page names, with their types, and whether they may be missing."""
+def _members(kind: Any) -> Iterator[tuple[str, str]]:
+    """Yield the fields of an interface that the page names, each with its declaration."""
     sent = REQUESTS.get(kind)
     defaults = set() if sent is None else {f.name for f in fields(kind) if _has_default(f)} - sent
-    inherited = {name for base in kind.__bases__ if base in INTERFACES for name in get_type_hints(base)}
     for name, hint in get_type_hints(kind, include_extras=True).items():
-        named = sent is not None or name in words_of_page()
-        if named and name not in inherited and name not in NOT_SENT.get(kind, ()):
-            yield name, hint, name in defaults or get_origin(hint) is NotRequired
+        if (sent is not None or name in words_of_page()) and name not in NOT_SENT.get(kind, ()):
+            optional = name in defaults or get_origin(hint) is NotRequired
+            yield name, f"{name}{'?' * optional}: {type_ts(hint, optional)}"
 
 
-def _fields(kind: Any, indent: str = "  ") -> list[str]:
-    """Return the lines of the fields of an interface."""
-    lines, comments = [], docstrings(kind)
-    for name, hint, optional in _sent_fields(kind):
-        lines += [f"{indent}/** {_comment(comments[name])} */"] if name in comments else []
-        lines.append(f"{indent}{name}{'?' * optional}: {type_ts(hint, optional, indent)};")
-    return lines
-
-
-def _object(kind: Any, indent: str) -> str:
-    """Return the type of an object: its name where the page uses that, else its fields, in one line if they fit."""
-    if INTERFACES[kind] in words_of_page():
-        return INTERFACES[kind]
-    base = next((f"{INTERFACES[base]} & " for base in kind.__bases__ if base in INTERFACES), "")
-    short = "; ".join(
-        f"{name}{'?' * optional}: {type_ts(hint, optional)}" for name, hint, optional in _sent_fields(kind)
-    )
-    if "\n" not in short and len(short) < WIDTH - 30:
-        return f"{base}{{ {short} }}"
-    return "\n".join([f"{base}{{", *_fields(kind, f"{indent}  "), f"{indent}}}"])
-
-
-def type_ts(hint: Any, optional: bool = False, indent: str = "") -> str:
+def type_ts(hint: Any, optional: bool = False) -> str:
     """Return the TypeScript of a Python type; in an optional field, None means that it is absent."""
-
-    def inner_ts(inner: Any) -> str:
-        return type_ts(inner, indent=indent)
-
     match get_origin(hint), get_args(hint):
         case _ if hint == StreamName:
             return "StreamName"
         case origin, (inner, *_) if origin is NotRequired:
-            return inner_ts(inner)
+            return type_ts(inner)
         case origin, (limited, Meta()) if origin is Annotated:
-            return inner_ts(limited)
+            return type_ts(limited)
         case origin, (_, meant) if origin is Annotated:
-            return meant if isinstance(meant, str) else _object(meant, indent)
+            return meant if isinstance(meant, str) else type_ts(meant)
         case origin, kinds if origin in (Union, UnionType):
-            kept = [kind for kind in kinds if not (optional and kind is NoneType)]
-            return " | ".join(dict.fromkeys(map(inner_ts, kept)))
-        case origin, _ if origin is Literal:
-            return _literal(hint)
+            return " | ".join(dict.fromkeys(type_ts(one) for one in kinds if not (optional and one is NoneType)))
+        case origin, values if origin is Literal:
+            return _literal(values)
         case origin, (inner, *rest) if origin in (list, Sequence) or (origin is tuple and ... in rest):
-            item = inner_ts(inner)
-            return f"({item})[]" if (" | " in item and item[0] != "{") or " & " in item else f"{item}[]"
+            item = type_ts(inner)
+            return f"({item})[]" if " | " in item and item[0] != "{" else f"{item}[]"
         case origin, kinds if origin is tuple:
-            return f"[{', '.join(map(inner_ts, kinds))}]"
+            return f"[{', '.join(map(type_ts, kinds))}]"
         case origin, (key, value) if origin in (dict, Mapping):
-            return f"Record<{inner_ts(key)}, {inner_ts(value)}>"
-    return _object(hint, indent) if hint in INTERFACES else _PLAIN[hint]
+            return f"Record<{type_ts(key)}, {type_ts(value)}>"
+    if hint not in INTERFACES:
+        return _PLAIN[hint]
+    name = INTERFACES[hint]  # where the page does not use it the fields stand in its place
+    return name if name in words_of_page() else f"{{ {'; '.join(member for _, member in _members(hint))} }}"
 
 
 INTERFACES: dict[type, str] = {}
@@ -214,8 +185,8 @@ _PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", NoneTy
 """Expressions are the only JSON of no fixed form."""
 
 
-def _literal(hint: Any) -> str:
-    return " | ".join(map(json.dumps, get_args(hint)))
+def _literal(values: Iterable[str]) -> str:
+    return " | ".join(map(json.dumps, values))
 
 
 def _has_default(field: Any) -> bool:
