@@ -178,12 +178,12 @@ def test_findings_are_written_and_checked(cli: Callable, runs: Runs, tmp_path: P
 
 def test_the_page_shows_what_the_command_has_traced(cli: Callable, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """No text is traced again when the page asks for it, with edits or without."""
-    from glassformer.explain.page.service import Service
+    from glassformer.explain.page import server
 
-    services: list[Service] = []
-    monkeypatch.setattr(
-        "glassformer.explain.page.server.serve", lambda run, *, start, **_: services.append(Service(run, start))
-    )
+    services: list[server.Service] = []
+    run, app = server.PageServer.run, server.build_app
+    monkeypatch.setattr(server.PageServer, "run", lambda page, browser: [page.stop(), run(page)])
+    monkeypatch.setattr(server, "build_app", lambda service, *of: [services.append(service), app(service, *of)][1])
     assert cli("explain", runs.classify, "a good film", "--compare", "a bad film", "--no-browser").code == 0
     (service,) = services
     monkeypatch.setattr(RecordStore, "__init__", None)

@@ -19,9 +19,7 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.learn.learner import Learner
-from glassformer.explain.learn.learning import own_answer, training_settings
-from glassformer.explain.learn.loss import encode_answer
+from glassformer.explain.learn.learning import Learner, encode_answer, own_answer, training_settings
 from glassformer.explain.one_label import looked_at
 from glassformer.explain.request import TraceRequest
 from glassformer.models.ensemble import members_of

@@ -19,7 +19,7 @@ from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import service
 from glassformer.explain.page.responses import asset
 from glassformer.explain.page.security import TOKEN
-from glassformer.explain.page.server import PageServer, listen, serve
+from glassformer.explain.page.server import PageServer, listen
 from glassformer.run import Run
 from glassformer.utils.process_settings import Cancelled, cancellable, check_cancelled
 
@@ -327,19 +327,13 @@ def test_the_page_is_served_to_whoever_has_its_address(clients: Clients) -> None
 def test_the_browser_opens_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The token is in the fragment, which is not sent."""
     opened: list[str] = []
-    printed: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    run = PageServer.run
-
-    def end(server: PageServer) -> None:
-        server.stop()
-        thread = threading.Thread(target=run, args=(server,))  # a browser's test may have a loop running in this one
-        thread.start()
-        thread.join()
-
-    monkeypatch.setattr(PageServer, "run", end)
-    serve(tiny_run("classify"), port=0, on_ready=printed.append)
-    assert opened == printed and printed[0].partition("#")[2].startswith("/flow?access=")
+    server = PageServer(tiny_run("classify"), port=0)
+    server.stop()
+    thread = threading.Thread(target=server.run, args=(True,))  # a browser's test may have a loop running in this one
+    thread.start()
+    thread.join()
+    assert opened == [server.address] and server.address.partition("#")[2].startswith("/flow?access=")
 
 
 def test_the_first_view_is_small() -> None:

@@ -20,7 +20,6 @@ ORDER = [
     {"subject", "request", "streams", "predictions"},
     {"inputs", "record_store", "one_label"},
     {"explanation"},  # all of it together, and frozen; its methods are functions of the groups below
-    {"compute"},
     {"edits"},  # a tap: what becomes of numbers
     {"attribution"},
     {"learn"},  # the gradients of an answer, and the optimizer's steps on it

@@ -11,7 +11,7 @@ from tests.helpers.small import CPU, config_of, data_of
 from torch import nn
 
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs.encoded_text import GenerationInfo
+from glassformer.explain.inputs import GenerationInfo
 from glassformer.explain.predictions import DecodeLog, top_predictions
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.request import TraceRequest
@@ -52,7 +52,6 @@ def run_model(subject: Subject, model_inputs: dict[str, Any], streams: list[Stre
         together=None,
         records=cast(RecordStore, None),
         checks=[],
-        omitted=[],
         warnings=[],
         seconds=0.0,
     )

@@ -284,7 +284,7 @@ REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
     ("erase", lambda c: c.edited, NOT_EDITED),
     ("effect", lambda c: not c.edited, "has no edits whose effect could be drawn"),
     ("sweep_checkpoints", lambda c: not c.edited, "needs edits"),
-    ("sweep:checkpoints", lambda c: not c.edited, "needs a trace with edits"),
+    ("sweep:checkpoints", lambda c: not c.edited, "a sweep of checkpoints needs edits"),
     ("decode", lambda c: c.edited, "without edits only"),
     ("keep", lambda c: True, "no step of learning was taken"),
     ("trace:answer", lambda c: c.edited, "learns without edits only"),

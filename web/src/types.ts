@@ -40,13 +40,13 @@ export interface Manifest {
   nodes: TraceNode[];
   /** Those of the loss, of steps and parameters, in order of computation: from the loss to the first step. Empty without an answer to learn. */
   gradients: TraceNode[];
+  /** The parameters that some node uses. */
   params: Record<string, { axes: Axis[] }>;
   predictions: Prediction[];
   decode: DecodeLog;
   generation: { first: number; n_fixed: number; suppressed: number[]; masked: number[] | null };
   checks: { name: string; value: number; ok: boolean; meaning: string }[];
-  omitted: { what: string; why: string }[];
-  /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens". */
+  /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens"; of a long text what is not shown. */
   warnings: string[];
   /** Why "edits", and so sweeps, "contributions" or "learn" are refused for this text, a sentence each. */
   refused: Record<string, string>;
@@ -663,8 +663,9 @@ export interface SavedPageData {
   traces: Manifest[];
   /** By trace id, then node, gradient or parameter id. Parameters that two traces of the same weights share are stored under the first. */
   tensors: Record<string, Record<string, { dtype: "f16" | "f32" | "i32" | "u8"; shape: number[]; data: string }>>;
+  /** The weights of words, with the requests that they answer. */
   attributions: { request: AttributeRequest; attribution: Attribution }[];
-  /** Each word erased alone. */
+  /** What is answered with a word erased, each alone. */
   erased: { request: EraseRequest; erased: Erased }[];
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];

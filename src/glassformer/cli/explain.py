@@ -114,13 +114,12 @@ class Served(Command):
         """Serve the page until Ctrl-C, first showing these explanations."""
         from glassformer.explain.page import server
 
-        def announce(address: str) -> None:
-            if self.port is None and f":{server.PORT}/" not in address:
-                logger.info(f"port {server.PORT} is taken, so this is another")
-            logger.info(f"the page of {subject.path}, until Ctrl-C: {address}")
-            console.write_json({"address": address}) if self.json else console.write(address)
-
-        server.serve(subject, port=self.port, start=start, open_browser=self.browser, on_ready=announce)
+        page = server.PageServer(subject, port=self.port, start=start)
+        if self.port is None and page.port != server.PORT:
+            logger.info(f"port {server.PORT} is taken, so this is another")
+        logger.info(f"the page of {subject.path}, until Ctrl-C: {page.address}")
+        console.write_json({"address": page.address}) if self.json else console.write(page.address)
+        page.run(self.browser)
         logger.info("the page has ended")
 
 

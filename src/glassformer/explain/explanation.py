@@ -7,27 +7,46 @@ called, so that these modules can name the class.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from types import NoneType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
 from glassformer.config.recipes import check_type
+from glassformer.decode.search import Hypothesis, length_penalties
 from glassformer.errors import UsageError
+from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.tape import Check
-from glassformer.explain.inputs.encoded_text import GenerationInfo
-from glassformer.explain.one_label import Labels
-from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction
+from glassformer.explain.inputs import EncodedText, GenerationInfo, answer_without_decoding, encode
+from glassformer.explain.one_label import Labels, looked_at
+from glassformer.explain.predictions import (
+    Answer,
+    DecodeLog,
+    EnsembleMember,
+    LoggedHypothesis,
+    Prediction,
+    output_of,
+    rows_of,
+    text_answer,
+    top_predictions,
+)
 from glassformer.explain.record_store import RecordStore
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
-from glassformer.explain.subject import Subject, View
+from glassformer.explain.subject import MODEL, Subject, View
 from glassformer.explain.trace import Trace
+from glassformer.models.ensemble import members_of
+from glassformer.text.decision import KINDS
 from glassformer.utils.atomic_io import atomic_write_text
+from glassformer.utils.device import tuned
 from glassformer.utils.formatting import shortened
 
 if TYPE_CHECKING:
@@ -42,15 +61,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Explanation", "TraceRequest", "explain"]
 
+SECOND, SECOND_HINT = "the explanation of a second text", 'as in: run.explain("the second text")'
 PRECISION = "fp32"
 """In what explanations are computed (`capture/exact_inference.py`)."""
-
-
-class Omitted(TypedDict):
-    """Something that is not shown, and the reason, one sentence each."""
-
-    what: str
-    why: str
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,8 +88,7 @@ class Explanation:
         together: the member of an ensemble that is explained, and the answer of all; None for a single model.
         records: every tensor by id, a mapping like a trace.
         checks: comparisons of two computations that must agree.
-        omitted: what is not shown, and why.
-        warnings: what to know about the input.
+        warnings: what to know about the input, and what is not shown of a long one.
         seconds: the time it took.
         edited: what the edits of the forward pass change; None without edits.
         base: the explanation of the same text without the edits of the request; None without edits.
@@ -96,7 +108,6 @@ class Explanation:
     together: EnsembleMember | None
     records: RecordStore
     checks: list[Check]
-    omitted: list[Omitted]
     warnings: list[str]
     seconds: float
     edited: WhatIf | None = None
@@ -224,8 +235,7 @@ class Explanation:
         """
         from glassformer.explain.edits.what_if import what_if
 
-        if other is not None:
-            check_explanation(other)
+        check_type(other, (Explanation, NoneType), SECOND, SECOND_HINT)
         return what_if(self, edits, other)
 
     def sweep_parts(self) -> PartsSweep:
@@ -254,7 +264,7 @@ class Explanation:
         """
         from glassformer.explain.edits.states import sweep_states
 
-        check_explanation(other)
+        check_type(other, Explanation, SECOND, SECOND_HINT)
         return sweep_states(self, other)
 
     def sweep_checkpoints(self) -> CheckpointsSweep:
@@ -300,10 +310,10 @@ class Explanation:
         """
         from glassformer.explain.page.saved_page import saved_page_html
 
-        kind, hint = "the path of an .html file", 'as in: explanation.save("page.html")'
-        check_type(path, (str, PathLike), kind, hint)
+        hint = 'as in: explanation.save("page.html")'
+        check_type(path, (str, PathLike), "the path of an .html file", hint)
         if not Path(path).name:
-            raise UsageError(f"expected {kind}, not {str(path)!r}", hint)
+            raise UsageError(f"expected the path of an .html file, not {str(path)!r}", hint)
         atomic_write_text(Path(path), saved_page_html(self, parameters=parameters)[0])
 
     def keep(self, out: str | Path) -> Path:
@@ -311,11 +321,6 @@ class Explanation:
         from glassformer.explain.learn.keep import keep
 
         return keep(self, out)
-
-
-def check_explanation(other: Any) -> None:
-    """Check that what came for a second text is an explanation."""
-    check_type(other, Explanation, "the explanation of a second text", 'as in: run.explain("the second text")')
 
 
 def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t1") -> Explanation:
@@ -340,6 +345,120 @@ def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t
         from glassformer.explain.edits.what_if import explain_edited
 
         return explain_edited(subject, request, trace_id)
-    from glassformer.explain.compute import compute_explanation
-
     return compute_explanation(subject, request, trace_id)
+
+
+def compute_explanation(run: Subject, request: TraceRequest, trace_id: str = "t1") -> Explanation:
+    """Encode and decode a text as `predict` would, record one forward pass, and return all that is known of it."""
+    started = time.perf_counter()
+    with tuned(run.device):
+        view, labels = looked_at(run, request)
+        encoded = encode(view, request)
+        records = RecordStore(view.model, encoded.model_inputs, encoded.streams)
+        return explain_encoded(view, labels, request, encoded, records, trace_id, started)
+
+
+def explain_encoded(
+    view: View,
+    labels: Labels | None,
+    request: TraceRequest,
+    encoded: EncodedText,
+    records: RecordStore,
+    trace_id: str,
+    started: float,
+) -> Explanation:
+    """Return what is known of an encoded text, given the records of its forward pass.
+
+    Args:
+        view: what is explained.
+        labels: all answers of a model that gives several.
+        request: the request.
+        encoded: the text.
+        records: the records of the pass.
+        trace_id: the name of the explanation on the page.
+        started: when the work began, on `time.perf_counter`.
+    """
+    logits = rows_of(output_of(records))[: len(encoded.positions)]
+    predictions = top_predictions(view.task, logits, encoded.positions, encoded.following)
+    decode = _scored(view, encoded) if encoded.decode.kind == "given" else encoded.decode
+    answer, together, warnings = _answer(view, labels, decode, encoded, output_of(records)), None, encoded.warnings
+    if view.together is not None:
+        all_answer = _answer_together(view.together, labels, request, encoded)
+        together = EnsembleMember(len(members_of(view.weights)), view.member, all_answer)
+        warnings = [*warnings, together.warning(answer)]
+    if getattr(view.run, "precision", "fp32") != "fp32":
+        warnings = [*warnings, "`predict` computes in bf16, and everything here is fp32: the third digit may differ"]
+    if records.layered:
+        n = f"{max(map(len, encoded.streams))} tokens, more than {MAX_FULL_TOKENS}"
+        why = f"the text has {n}: opening another layer runs the model again, with the same results"
+        warnings = [*warnings, f"one layer's tensors are held at a time: {why}"]
+    # Of an ensemble the temperature is of its mean probabilities; it is of neither other weights nor what has learned.
+    fits = view.task.explain_as in KINDS and view.together is None and view.checkpoint == MODEL and not request.answer
+    return Explanation(
+        subject=view,
+        request=request,
+        id=trace_id,
+        model_inputs=encoded.model_inputs,
+        streams=encoded.streams,
+        predictions=predictions,
+        generation=encoded.generation,
+        decode=decode,
+        answer=answer,
+        together=together,
+        labels=labels,
+        records=records,
+        checks=records.checks,
+        warnings=warnings,
+        seconds=time.perf_counter() - started,
+        temperature=view.run.task.decision.temperature if fits else None,
+    )
+
+
+def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog, Answer, list[Stream]]:
+    """Return how a text is decoded, the answer and the tokens, without recording where that is possible."""
+    if request.edits:
+        raise UsageError("decoding is logged without edits only", "trace the text with its edits instead")
+    if subject.task.explain_as not in ("translator", "language_model") or request.target is not None:
+        explanation = compute_explanation(subject, request)
+        return explanation.decode, explanation.answer, explanation.streams
+    with tuned(subject.device):
+        encoded = encode(looked_at(subject, request)[0], request)
+    return encoded.decode, text_answer(encoded.answer, encoded.decode), encoded.streams
+
+
+def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
+    """Return the log of a given target, or of the answer that a prompt should have, with the model's score of it."""
+    with exact_no_grad(subject.model):
+        log_probs = exact_forward(subject.model, **encoded.model_inputs)[0].double().log_softmax(dim=-1)
+    start = encoded.log_start
+    ids = [token for token in encoded.following[start:] if token is not None]
+    log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids, start))
+    penalty = encoded.decode.settings.length_penalty
+    score = log_prob / length_penalties(len(ids), penalty)[len(ids)]
+    finished = ids[-1] == subject.task.tokenizer.of_targets.eos_id
+    target = Hypothesis(ids[:-1] if finished else ids, score, log_prob, finished)
+    return replace(encoded.decode, hypotheses=[LoggedHypothesis.from_hypothesis(target, subject.task.tokenizer)])
+
+
+def _answer(
+    subject: Subject, labels: Labels | None, decode: DecodeLog, encoded: EncodedText, output: Tensor | None
+) -> Answer:
+    """Return what a model answers, given the log of its decoding or its output for the text."""
+    if output is None or decode.hypotheses:
+        return text_answer(encoded.answer, decode)
+    answer = answer_without_decoding(subject, encoded.streams[0].text, encoded.generation.masked, output)
+    return labels.about(answer) if labels else answer
+
+
+def _answer_together(all_of: Subject, labels: Labels | None, request: TraceRequest, encoded: EncodedText) -> Answer:
+    """Return the answer of all members of an ensemble."""
+    output = None
+    match encoded.decode.kind:
+        case "none":
+            with exact_no_grad(all_of.model):
+                output = exact_forward(all_of.model, **encoded.model_inputs)[0]
+        case "given":
+            encoded = replace(encoded, decode=_scored(all_of, encoded))
+        case _:
+            encoded = encode(all_of, request)
+    return _answer(all_of, labels, encoded.decode, encoded, output)

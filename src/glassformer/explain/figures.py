@@ -8,7 +8,6 @@ hatching opposes it.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
@@ -36,8 +35,6 @@ INK, QUIET, RULE, PAPER = plotting.INK, plotting.QUIET, plotting.RULE, "#ffffff"
 POSITIVE, NEGATIVE = "#d9730d", "#2166c4"
 """Orange and blue, as on the page: distinct with any colour vision, never the only sign."""
 WEIGHTS = ["#ffffff", "#cfe3dc", "#86bcab", "#3c9079", "#0b5a47"]
-FONTS = ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"]
-"""Fonts that come with matplotlib."""
 OTHER_SCRIPTS = [
     *("Noto Serif CJK SC", "Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "PingFang SC"),
     *("Hiragino Sans", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "WenQuanYi Zen Hei"),
@@ -46,7 +43,8 @@ OTHER_SCRIPTS = [
 ]
 """Fallbacks for scripts that the first fonts lack, where installed."""
 FIGURES = ("attention", "attribution", "effect")
-SUFFIXES = (".pdf", ".png", ".svg")
+METADATA: dict[str, Any] = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}
+"""Of each format what is left out, so that equal figures give equal bytes."""
 WIDTH, ROW, MARGIN = 6.6, 0.22, 1.6
 """Inches: of figures with rows their width and a row; of all figures the room for titles, labels and notes."""
 MAX_SIDE, MAX_ROWS = 8.0, 40
@@ -63,7 +61,7 @@ def style() -> Iterator[None]:
         import matplotlib
 
         settings: Any = {
-            "font.family": [*FONTS, *OTHER_SCRIPTS],
+            "font.family": [*plotting.STYLE["font.family"], *OTHER_SCRIPTS],
             "font.size": 10.0,
             "figure.facecolor": PAPER,
             "axes.facecolor": PAPER,
@@ -96,6 +94,7 @@ def new_figure(width: float, height: float, title: str, notes: Sequence[str]) ->
     return figure
 
 
+@style()
 def draw_attention(
     title: str,
     notes: Sequence[str],
@@ -111,29 +110,26 @@ def draw_attention(
     from matplotlib.colors import LinearSegmentedColormap
 
     n_heads, *sides = weights.shape
-    across = min(n_heads, 4)
+    across, down = min(n_heads, 4), math.ceil(n_heads / 4)
     cell = min(0.26, MAX_SIDE / max(sides)) if n_heads == 1 else (1.55 if n_heads > 2 else 2.4) / max(sides)
     points = min(9.5, 72 * cell * 0.82)
-    down = math.ceil(n_heads / across)
-    figure = new_figure(
-        MARGIN + across * (cell * sides[1] + 0.4), MARGIN + down * (cell * sides[0] + 0.4), title, notes
-    )
+    width, height = MARGIN + across * (cell * sides[1] + 0.4), MARGIN + down * (cell * sides[0] + 0.4)
+    figure = new_figure(width, height, title, notes)
     panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     # Where cells are too small for all tokens, every n-th, and beside several heads none.
     every = max(1, math.ceil(MIN_FONT_SIZE / points)) if n_heads == 1 or points >= MIN_FONT_SIZE else max(sides)
-    ticks = [(range(0, len(texts), every), [printable(text) for text in texts[::every]]) for texts in labels]
+    ticks = [(range(0, len(texts), every), list(map(printable, texts[::every]))) for texts in labels]
     look: Any = {"fontsize": max(points, MIN_FONT_SIZE), "color": INK}
+    mesh: Any = {
+        "cmap": LinearSegmentedColormap.from_list("glassformer", WEIGHTS),
+        "vmin": 0.0,
+        "vmax": max(float(weights.max()), 1e-12),
+        "edgecolor": "face",  # against hairlines between cells in PDF viewers
+        "linewidth": 0.1,
+        "rasterized": math.prod(sides) > MAX_VECTOR_CELLS,
+    }
     for axes, name, head in zip(panels.flat, names, np.ma.masked_array(weights, masked), strict=False):
-        axes.pcolormesh(
-            *(np.arange(n + 1) - 0.5 for n in sides[::-1]),
-            head,
-            cmap=LinearSegmentedColormap.from_list("glassformer", WEIGHTS),
-            vmin=0.0,
-            vmax=max(float(weights.max()), 1e-12),
-            edgecolor="face",  # against hairlines between cells in PDF viewers
-            linewidth=0.1,
-            rasterized=head.size > MAX_VECTOR_CELLS,
-        )
+        axes.pcolormesh(*(np.arange(n + 1) - 0.5 for n in sides[::-1]), head, **mesh)
         axes.patch.set(hatch="//////" if np.ma.getmaskarray(head).any() else "", edgecolor="#b9b3a8")
         axes.set(ylim=(sides[0] - 0.5, -0.5), box_aspect=sides[0] / sides[1])
         axes.set_title(name, fontsize=9, color=QUIET, loc="left")
@@ -146,6 +142,7 @@ def draw_attention(
     bar = figure.colorbar(panels[0, 0].collections[0], ax=panels, shrink=0.6, aspect=16)
     bar.ax.tick_params(length=0, labelsize=8)
     bar.ax.set_title("weight", fontsize=8, color=QUIET, loc="left")
+    figure.draw_without_rendering()  # so that ticks that are created late have this style too
     return figure
 
 
@@ -154,7 +151,7 @@ def _rows(title: str, notes: Sequence[str], names: Sequence[str]) -> tuple[Figur
     figure = new_figure(WIDTH, MARGIN + ROW * len(names), title, notes)
     axes = figure.subplots()
     axes.set_ylim(max(1, len(names)) - 0.5, -0.5)
-    axes.set_yticks(range(len(names)), [printable(name) for name in names], fontsize=9.5)
+    axes.set_yticks(range(len(names)), list(map(printable, names)), fontsize=9.5)
     axes.tick_params(axis="y", length=0)
     axes.spines[:].set_visible(False)
     return figure, axes
@@ -179,38 +176,35 @@ def scored_words(streams: Sequence[Stream], attribution: Attribution) -> list[tu
     return found
 
 
+@style()
 def draw_attribution(streams: Sequence[Stream], attribution: Attribution) -> Figure:
     """Return a figure of the score of each word, and of how faithful their ranking is."""
     words = scored_words(streams, attribution)
     words = _most(words, [score for _, score in words])
-    names = [f"“{c.piece.removeprefix('▁') or '␣'}”" for c in (attribution.target, attribution.foil) if c is not None]
+    scores = [score for _, score in words]
+    pieces = [f"“{c.piece.removeprefix('▁') or '␣'}”" for c in (attribution.target, attribution.foil) if c is not None]
     of_all = f"{_signed(attribution.value)}; all words erased: {_signed(attribution.baseline_value)}"
     notes = [f"{attribution.quantity} = {of_all}; {METHODS[attribution.method]}"]
-    notes += [
-        f"{meaning}: {_signed(test.value)}. Mean of {attribution.n_random} random rankings: "
-        f"{_signed(test.random_mean)} (95% between {_signed(test.random_low)} and {_signed(test.random_high)})."
-        for meaning, test in (
-            ("Drop when the top-ranked words are erased", attribution.comprehensiveness),
-            ("Drop when only they are kept", attribution.sufficiency),
-        )
-    ]
+    tests = {
+        "Drop when the top-ranked words are erased": attribution.comprehensiveness,
+        "Drop when only they are kept": attribution.sufficiency,
+    }
+    for meaning, test in tests.items():
+        low, mean, high = map(_signed, (test.random_low, test.random_mean, test.random_high))
+        rankings = f"Mean of {attribution.n_random} random rankings: {mean} (95% between {low} and {high})"
+        notes.append(f"{meaning}: {_signed(test.value)}. {rankings}.")
     if (error := attribution.completeness) is not None:
-        notes.append(
-            f"After {error.n_steps} steps the sum of scores is off by {100 * error.relative:.1f}% of the range."
-        )
-    with style():
-        figure, axes = _rows(f"Attribution of {' rather than '.join(names)}", notes, [word for word, _ in words])
-        scores = [score for _, score in words]
-        look: Any = {
-            "color": [POSITIVE if score > 0 else NEGATIVE for score in scores],
-            "hatch": ["/////" if score < 0 else "" for score in scores],
-        }
-        bars = axes.barh(range(len(scores)), scores, height=0.62, edgecolor=PAPER, **look)
-        axes.bar_label(bars, [_signed(score) for score in scores], padding=3, fontsize=8.5, color=QUIET)
-        axes.axvline(0, color=QUIET, linewidth=0.7)
-        axes.set_xticks([])
-        axes.margins(x=0.15)
-        figure.draw_without_rendering()
+        off = f"{100 * error.relative:.1f}% of the range"
+        notes.append(f"After {error.n_steps} steps the sum of scores is off by {off}.")
+    figure, axes = _rows(f"Attribution of {' rather than '.join(pieces)}", notes, [word for word, _ in words])
+    colors = [POSITIVE if score > 0 else NEGATIVE for score in scores]
+    hatch: Any = ["/////" if score < 0 else "" for score in scores]
+    bars = axes.barh(range(len(scores)), scores, height=0.62, edgecolor=PAPER, color=colors, hatch=hatch)
+    axes.bar_label(bars, list(map(_signed, scores)), padding=3, fontsize=8.5, color=QUIET)
+    axes.axvline(0, color=QUIET, linewidth=0.7)
+    axes.set_xticks([])
+    axes.margins(x=0.15)
+    figure.draw_without_rendering()
     return figure
 
 
@@ -220,6 +214,7 @@ def _signed(value: float) -> str:
     return (text if float(text) else "0").replace("-", "−")
 
 
+@style()
 def draw_effect(explanation: Explanation) -> Figure:
     """Return a figure of what edits change: of each prediction the logit difference, or the number.
 
@@ -230,33 +225,26 @@ def draw_effect(explanation: Explanation) -> Figure:
         hint = "as in: explain(run, TraceRequest(text, edits=…))"
         raise UsageError("this explanation has no edits whose effect could be drawn", hint)
     explanation.check_has_answer()
-    effects = _most(result.effects, [e.difference_after - e.difference_before for e in result.effects])
-    rows = [
-        (
-            f"{e.position}: "[: 0 if e.position is None else None]
-            + f"{shortened(e.target, 20)} against {shortened(e.contrast, 20)}",
-            (e.difference_before, e.difference_after),
-            e.before != e.after,
-        )
-        for e in effects
-    ]
-    quantity, zero = "logit of the token minus logit of its contrast", 0.0
+    rows, quantity, zero = list[tuple[str, float, float, bool]](), "logit of the token minus logit of its contrast", 0.0
+    for e in _most(result.effects, [e.difference_after - e.difference_before for e in result.effects]):
+        name = f"{shortened(e.target, 20)} against {shortened(e.contrast, 20)}"
+        name = name if e.position is None else f"{e.position}: {name}"
+        rows.append((name, e.difference_before, e.difference_after, e.before != e.after))
     if explanation.is_number and explanation.base is not None:
         measure = measure_of_answer(explanation)
-        numbers = [measure.of(base_logits(e)).item() for e in (explanation.base, explanation)]
-        rows, quantity, zero = [("number", numbers, numbers[1] < numbers[0])], "number", numbers[0]
+        zero, now = (measure.of(base_logits(e)).item() for e in (explanation.base, explanation))
+        rows, quantity = [("number", zero, now, now < zero)], "number"
     after = result.why_not if result.answer_after is None else result.answer_after
     title, edits = shortened(f"{result.answer_before} → {after}", 70), shortened("; ".join(result.edits), 100)
     notes = [edits, f"{quantity}; ring: without edits, point: with them"]
-    with style():
-        figure, axes = _rows(title, notes, [name for name, *_ in rows])
-        axes.axvline(zero, color=RULE, linewidth=1)
-        for row, (_, (before, now), worse) in enumerate(rows):
-            colour = NEGATIVE if worse else POSITIVE
-            axes.plot([before, now], [row, row], color=colour, linewidth=1.6)
-            axes.plot(before, row, "o", markerfacecolor=PAPER, markeredgecolor=QUIET, markersize=5)
-            axes.plot(now, row, "o", color=colour, markersize=5)
-        figure.draw_without_rendering()
+    figure, axes = _rows(title, notes, [name for name, *_ in rows])
+    axes.axvline(zero, color=RULE, linewidth=1)
+    for row, (_, before, now, worse) in enumerate(rows):
+        colour = NEGATIVE if worse else POSITIVE
+        axes.plot([before, now], [row, row], color=colour, linewidth=1.6)
+        axes.plot(before, row, "o", markerfacecolor=PAPER, markeredgecolor=QUIET, markersize=5)
+        axes.plot(now, row, "o", color=colour, markersize=5)
+    figure.draw_without_rendering()
     return figure
 
 
@@ -287,12 +275,11 @@ class ExplanationPlots:
         found = [s for s in self._records.values() if s.site == "weights"]
         block = block or ("cross" if stack is None and any(s.block == "cross" for s in found) else "self")
         of_block = [s for s in found if (s.block or "self") == block]
-        stack_name = stack or next((s.stack for s in of_block), "")
-        layers = [s for s in of_block if s.stack == stack_name]
+        of_stack = stack or next((s.stack for s in of_block), "")
+        layers = [s for s in of_block if s.stack == of_stack]
         if not layers:
-            existing = ", ".join(s.id for s in found)
-            of_stack = f" of the {stack}" if stack else ""
-            raise UsageError(f"there is no {block} attention{of_stack}", f"there is {existing}")
+            where = f" of the {stack}" if stack else ""
+            raise UsageError(f"there is no {block} attention{where}", f"there is {', '.join(s.id for s in found)}")
         number = _index(layer, len(layers), "layer")[-1]
         record = layers[number]
         weights = np.asarray(record)
@@ -303,14 +290,11 @@ class ExplanationPlots:
         if f"{before}scores" in self._records:
             masked |= np.asarray(self._records[f"{before}scores"]) < -BLOCKED
         which = f"head {heads[0]}" if len(heads) == 1 else f"all {len(heads)} heads"
-        title = f"{stack_name.capitalize()} layer {number}: {block}-attention, {which}"
-        rows = "rows: queries, token read → token predicted" if stack_name == "decoder" else "rows: queries"
+        title = f"{of_stack.capitalize()} layer {number}: {block}-attention, {which}"
+        rows = "rows: queries, token read → token predicted" if of_stack == "decoder" else "rows: queries"
         notes = [f"{rows}; columns: keys; each row sums to 1{'; hatched: masked or blocked' if masked.any() else ''}"]
         names = [f"head {h}" if len(heads) > 1 else "" for h in heads]
-        with style():
-            figure = draw_attention(title, notes, weights[heads], names, masked[heads], self._labels(record))
-            figure.draw_without_rendering()  # so that ticks that are created late have this style too
-        return figure
+        return draw_attention(title, notes, weights[heads], names, masked[heads], self._labels(record))
 
     def _labels(self, record: Step) -> tuple[list[str], list[str]]:
         """Return the labels of rows and columns; of a decoder the token that is read and the one predicted."""
@@ -340,24 +324,14 @@ def _index(number: int | None, n: int, name: str) -> list[int]:
     return [number]
 
 
-def check_suffix(path: Path) -> None:
-    """Raise UsageError for a file name of another format, before anything is drawn."""
-    if path.suffix.lower() not in SUFFIXES:
-        message = f"a figure is written as {', '.join(SUFFIXES)}; {path.name} is none of them"
-        raise UsageError(message, f"for example: {path.with_suffix('.pdf').name}")
-
-
+@style()
 def save(figure: Any, path: Path) -> None:
     """Write a figure as PDF, PNG or SVG, by the suffix; equal figures give equal bytes."""
-    check_suffix(path)
     kind, buffer = path.suffix.lower()[1:], BytesIO()
-    metadata: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
-    with style(), warnings.catch_warnings():
-        figure.savefig(buffer, format=kind, metadata=metadata[kind], bbox_inches="tight")
-    data = buffer.getvalue()
+    figure.savefig(buffer, format=kind, metadata=METADATA[kind], bbox_inches="tight")
     # Browsers have no STIXGeneral; these fonts have the same widths.
-    data = data.replace(b"'STIXGeneral', ", b"'STIXGeneral', 'STIX Two Text', 'Times New Roman', ")
-    atomic_write_bytes(path, data)
+    fonts = b"'STIXGeneral', 'STIX Two Text', 'Times New Roman', "
+    atomic_write_bytes(path, buffer.getvalue().replace(b"'STIXGeneral', ", fonts))
 
 
 def save_figure(
@@ -369,8 +343,10 @@ def save_figure(
     head: int | None = None,
     method: Method = "erase",
 ) -> None:
-    """Write one of `FIGURES`; layers and heads are counted from 0."""
-    check_suffix(path)
+    """Write the figure of one of `FIGURES`; layers and heads are counted from 0."""
+    if path.suffix.lower()[1:] not in METADATA:
+        message = f"a figure is written as {', '.join(METADATA)}; {path.name} is none of them"
+        raise UsageError(message, f"for example: {path.with_suffix('.pdf').name}")
     if kind not in FIGURES:
         raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(FIGURES)}")
     arguments = {"attention": (layer, head), "attribution": (method,)}.get(kind, ())

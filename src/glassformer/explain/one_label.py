@@ -20,7 +20,7 @@ from glassformer.config.recipes import nearest
 from glassformer.data.datasets.labels import normalised_label
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
-from glassformer.explain.inputs.encoded_text import EncodedText, encode_for_classifier, encode_for_tagger
+from glassformer.explain.inputs import EncodedText, encode_for_classifier
 from glassformer.explain.predictions import Answer
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Look, Subject, View, weights_at
@@ -88,7 +88,7 @@ def looked_at(run: Subject, request: TraceRequest) -> tuple[View, Labels | None]
         case "multilabel_classifier", _:
             encoded, choose = encode_for_classifier(view, request, task.config.decode), _of_one_label
         case _, True:
-            encoded, choose = encode_for_tagger(view, request, task.config.decode), _of_one_word
+            encoded, choose = encode_for_classifier(view, request, task.config.decode), _of_one_word
         case _:
             if request.label is not None:
                 raise UsageError(

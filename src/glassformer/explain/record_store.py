@@ -3,7 +3,7 @@
     up to 128 tokens     all tensors are kept
     129 … 512            one layer at a time: reading another layer runs another forward pass
 
-A longer text is cut to 512 tokens before it comes here (`inputs/`).
+A longer text is cut to 512 tokens before it comes here (`inputs.py`).
 
 Tensors are recorded by `trace.py`, which lists their ids.
 """

@@ -1,14 +1,16 @@
 """Describe the tokens of a text: their strings, the words they belong to, the characters they stand for.
 
-`inputs/` tokenizes and truncates; here a list of ids and the characters they came from become a `Stream`.
+`inputs.py` tokenizes and truncates; here a list of ids and the characters they came from become a `Stream`.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from os.path import commonprefix
 from typing import Literal, TypeAlias
 
 import torch
@@ -25,7 +27,8 @@ def add_ngrams(t: Tokenizer, stream: Stream, surfaces: Sequence[str]) -> tuple[S
     """
     assert t.ngrams is not None
     ids = [t.ngrams.lookup(surface) if surface else [] for surface in surfaces]
-    names = [[_ngram_text(id, t.ngrams.ngrams) for id in row] for row in ids]
+    known = t.ngrams.ngrams
+    names = [[known[id - FIRST] if id >= FIRST else f"0x{id - 1:02X}" for id in row] for row in ids]
     n_pad, width = len(stream) - len(ids), max([1, *map(len, ids)])
     padded = [row + [0] * (width - len(row)) for row in [*ids, *[[]] * n_pad]]
     batch = NgramBatch(torch.arange(1, len(stream) + 1)[None], torch.tensor([[0] * width, *padded]))
@@ -49,11 +52,6 @@ def add_hashed_ngrams(stream: Stream, ngrams: HashedNgramEmbedding) -> Stream:
         ["".join(stream.pieces[end - n : end]) for n, id in enumerate(row, 2) if id] for end, row in enumerate(ids, 1)
     ]
     return replace(stream, ngrams=names, ngram_ids=ids)
-
-
-def _ngram_text(id: int, ngrams: Sequence[str]) -> str:
-    """Return an n-gram as written, a byte as "0xE2"."""
-    return ngrams[id - FIRST] if id >= FIRST else f"0x{id - 1:02X}"
 
 
 Span: TypeAlias = tuple[int, int]
@@ -159,14 +157,9 @@ def group_words(text: str, spans: Sequence[Span | None], unknown: Sequence[bool]
     # First and last unit of each word; empty for an unknown token.
     reach: list[list[int]] = []
     for span, is_unknown in zip(spans, unknown, strict=True):
-        if span is None:
-            words.append(len(reach) if is_unknown else -1)
-            reach += [[]] if is_unknown else []
-            continue
-        first, last = bisect_right(ends, span[0]), bisect_left(starts, span[1]) - 1
-        # Only spaces, or nothing.
-        if first > last:
-            words.append(len(reach) if is_unknown else None)
+        first, last = (1, 0) if span is None else (bisect_right(ends, span[0]), bisect_left(starts, span[1]) - 1)
+        if first > last:  # only spaces, or nothing
+            words.append(len(reach) if is_unknown else -1 if span is None else None)
             reach += [[]] if is_unknown else []
             continue
         if reach and reach[-1] and first <= reach[-1][1]:
@@ -174,21 +167,17 @@ def group_words(text: str, spans: Sequence[Span | None], unknown: Sequence[bool]
         else:
             reach.append([first, last])
         words.append(len(reach) - 1)
-    if not reach and any(word is None for word in words):
+    if not reach and None in words:
         reach.append([])
-    # A space belongs to the next word, or to the last one where there is none.
-    following = len(reach) - 1
-    for index in range(len(words) - 1, -1, -1):
-        word = words[index]
-        if word is None:
-            words[index] = following
-        elif word >= 0:
-            following = word
     texts = [text[starts[r[0]] : ends[r[1]]].replace("\n", "\\n") if r else "" for r in reach]
-    for index, word in enumerate(words):
-        if word is not None and word >= 0 and not texts[word]:
-            texts[word] = "[UNK]" if unknown[index] else "▁"
-    return [-1 if word is None else word for word in words], texts
+    # A space belongs to the next word, or to the last one where there is none.
+    numbers, following = list[int](), len(reach) - 1
+    for word, is_unknown in zip(reversed(words), reversed(unknown), strict=True):
+        following = following if word is None or word < 0 else word
+        numbers.append(-1 if word == -1 else following)
+        if word != -1 and not reach[following]:
+            texts[following] = "[UNK]" if is_unknown else "▁"
+    return numbers[::-1], texts
 
 
 def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Span | None]]:
@@ -199,7 +188,8 @@ def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[S
     text = tokenizer.decode(ids)
     ends = [0]
     for n in range(1, len(ids) + 1):
-        ends.append(max(ends[-1], _common_prefix(tokenizer.decode(ids[:n]), text)))
+        same = commonprefix([tokenizer.decode(ids[:n]), text])  # noqa: RUF071 - by characters
+        ends.append(max(ends[-1], len(same)))
     spans: list[Span | None] = []
     for index, token in enumerate(ids):
         start, end = ends[index], ends[index + 1]
@@ -211,42 +201,27 @@ def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[S
     return text, spans
 
 
-def _common_prefix(a: str, b: str) -> int:
-    """Return the length of the longest common prefix."""
-    if b.startswith(a):
-        return len(a)
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+_UNIT = re.compile(r"w(?:[wjz]|(?<=z).|'(?=[ws]))*|l(?:[ljz]|(?<=z).)*|[^ ](?:[jz]|(?<=z).)*")
+"""A word with apostrophes inside, line breaks, or another character alone, with the joiners (j) after each; and what
+follows a zero-width joiner (z). Each letter is the kind of one character."""
 
 
 def _units(text: str) -> list[Span]:
     """Return the spans of words, single marks and line breaks of a text in order, without spaces."""
-    units: list[list[int]] = []
-    previous = "space"
-    for i, character in enumerate(text):
-        kind = _character_kind(character)
-        if character in "'’" and previous == "word" and text[i + 1 : i + 2].isalnum():
-            kind = "word"
-        joined = previous != "space" and (kind == "joiner" or text[i - 1] == "\u200d")
-        if joined or (kind == previous and kind in ("word", "line")):
-            units[-1][1] = i + 1
-        elif kind != "space":
-            units.append([i, i + 1])
-        if kind == "joiner":
-            kind = previous if previous != "space" else "mark"
-        previous = kind
-    return [(start, end) for start, end in units]
+    return [match.span() for match in _UNIT.finditer("".join(map(_character_kind, text)))]
 
 
 def _character_kind(character: str) -> str:
-    """Return "word", "joiner" (accents, joiners of emoji), "single", "mark", "line" or "space"."""
-    code = ord(character)
+    """Return w (of a word), j and z (joiners), s (a word alone), ' (apostrophe), m (a mark), l (a line) or space."""
+    code, category = ord(character), unicodedata.category(character)
     if character == "\n":
-        return "line"
+        return "l"
     if character.isspace():
-        return "space"
+        return " "
     if code >= 0x3040 and any(low <= code <= high for low, high in _SINGLE) and character.isalpha():
-        return "single"
+        return "s"
     if character.isalnum() or character == "_":
-        return "word"
-    category = unicodedata.category(character)
-    return "joiner" if category[0] == "M" or category == "Cf" or 0x1F3FB <= code <= 0x1F3FF else "mark"
+        return "w"
+    if category[0] == "M" or category == "Cf" or 0x1F3FB <= code <= 0x1F3FF:
+        return "z" if character == "\u200d" else "j"
+    return "'" if character in "'’" else "m"

@@ -93,7 +93,6 @@ class Trace(Mapping[str, Step]):
     ) -> None:
         self.model = model
         self._steps: dict[str, Step] = {}
-        self._checks: list[Check] | None = None
         self.computed: dict[str, dict[str, str]] = {}
         self.only = only
         self.tap = tap
@@ -125,9 +124,8 @@ class Trace(Mapping[str, Step]):
         if id in self.computed:
             raise UnknownRecord(f"{id!r} was computed, but `only` leaves it out", "add it to `only`")
         if not self.computed:
-            raise UnknownRecord(
-                f"the trace holds no step yet, so none called {id!r}", "call the model inside `with trace(model)`"
-            )
+            hint = "call the model inside `with trace(model)`"
+            raise UnknownRecord(f"the trace holds no step yet, so none called {id!r}", hint)
         hint = nearest(id, [*self.computed])
         raise UnknownRecord(f"the trace holds no step called {id!r} among its {len(self)}", hint)
 
@@ -144,13 +142,10 @@ class Trace(Mapping[str, Step]):
         """Return the records whose ids match a wildcard: `t.find("decoder.*.cross.weights")`."""
         return [record for id, record in self.items() if fnmatchcase(id, pattern)]
 
-    @property
+    @cached_property
     def checks(self) -> list[Check]:
         """Return the cached `check()`; empty if the model was not called as a whole, or a tap replaced a step."""
-        if self._checks is None:
-            whole = self.call is not None and self.output is not None
-            self._checks = [self.check()] if whole and not self.edited else []
-        return self._checks
+        return [] if self.call is None or self.output is None or self.edited else [self.check()]
 
     def check(self) -> Check:
         """Call the model once more, with the same arguments and fused attention, and compare the outputs.
@@ -162,9 +157,8 @@ class Trace(Mapping[str, Step]):
         if self.call is None or self.output is None:
             raise UsageError("the traced model was not called as a whole", "call model(…) inside `with trace(model)`")
         if self.edited:
-            raise UsageError(
-                f"a tap replaced {self.edited[0]!r}, which the fused kernel cannot do", "check a trace without a tap"
-            )
+            message = f"a tap replaced {self.edited[0]!r}, which the fused kernel cannot do"
+            raise UsageError(message, "check a trace without a tap")
         args, kwargs = self.call
         with report_to(None), torch.no_grad():
             fused = exact_forward(self.model, *args, **kwargs)
@@ -186,15 +180,24 @@ class Trace(Mapping[str, Step]):
             last = f"with_{added}" if f"with_{added}" in SITES else "with_ngrams"
         elif name in OWN:
             prefix, _, last = (prefix or name or "linear").rpartition(".")
-        suffix = self._suffix(module, last)
+        number, steps = self._calls.get(module, (1, set[str]()))
+        if last in steps:  # in a second call ids end in "@2"
+            number, steps = number + 1, set()
+        self._calls[module] = number, steps | {last}
+        suffix = f"@{number}" if number > 1 else ""
 
         def id_of(step: str) -> str:
             return f"{prefix}.{step}{suffix}" if prefix else f"{step}{suffix}"
 
         id, op = id_of(last), constants.pop("op", None)
-        key = _key(name, last, op, x.dim(), constants)
-        if name == "norm" and prefix in self._embeddings:
-            key = f"embedding_{key}"
+        if name:
+            variants = (op or "vocab", *(constants.get(variant) for variant in ("kind", "how", "scheme")))
+            key = site_key(name if name in OWN else last, *variants)
+        else:  # a linear layer, by its axes
+            shape = "token" if x.dim() > 2 else "class"
+            key = site_key(last, shape)
+            key = key if key in SITES and x.dim() - len(SITES[key].axes) in (0, 1) else f"linear:{shape}"
+        key = f"embedding_{key}" if name == "norm" and prefix in self._embeddings else key
         op = op or SITES[key].op
         params = {role: constants.pop(role, module._parameters.get(role)) for role in ROLES}
         attrs = {constant: value for constant, value in constants.items() if value is not None}
@@ -221,8 +224,12 @@ class Trace(Mapping[str, Step]):
         self._add(id, key, op, computed, x, streams, params, attrs)
         if x is not given and id not in self.edited:
             self._remember(given, id)  # pooling reads the mask of attention
-        if last.startswith("with_"):
-            self._move_to_end(read[1], id)
+        if last.startswith("with_"):  # what was added to an embedding, and its inputs, stand next to the later sum
+            earlier = self._steps.get(read[1])
+            for one in [*(earlier.inputs if earlier else ()), read[1], id]:
+                self.computed[one] = self.computed.pop(one)
+                if one in self._steps:
+                    self._steps[one] = self._steps.pop(one)
         return x
 
     def end_call(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
@@ -236,14 +243,6 @@ class Trace(Mapping[str, Step]):
         if isinstance(output, Tensor):
             kept = self._copied
             self.output = kept[1] if kept and kept[0]() is output else output.detach().clone()
-
-    def _suffix(self, module: nn.Module, step: str) -> str:
-        """Return what ends the ids of the steps of the present call of a module: nothing, in the second one "@2"."""
-        number, steps = self._calls.get(module, (1, set()))
-        if step in steps:
-            number, steps = number + 1, set()
-        self._calls[module] = number, steps | {step}
-        return f"@{number}" if number > 1 else ""
 
     def _remember(self, tensor: Tensor, id: str) -> None:
         self._origins[tensor.data_ptr(), tensor.numel()] = weakref.ref(tensor.untyped_storage()), id
@@ -329,13 +328,6 @@ class Trace(Mapping[str, Step]):
             self.edited.append(id)
         return replaced
 
-    def _move_to_end(self, added: str, id: str) -> None:
-        """Move what was added to an embedding, and its inputs, to the end, next to the later sum."""
-        for name in [*(self._steps[added].inputs if added in self._steps else ()), added, id]:
-            self.computed[name] = self.computed.pop(name)
-            if name in self._steps:
-                self._steps[name] = self._steps.pop(name)
-
     def wants(self, id: str) -> bool:
         """Return whether a step with this id is kept."""
         if callable(self.only):
@@ -359,25 +351,14 @@ class Trace(Mapping[str, Step]):
         return names
 
 
-def _key(name: str, last: str, op: str | None, n_axes: int, constants: Mapping[str, Any]) -> str:
-    """Return the key in `SITES` of a step, given the last word of its id; of a linear layer by its axes."""
-    if name:
-        variants = (op or "vocab", *(constants.get(variant) for variant in ("kind", "how", "scheme")))
-        return site_key(name if name in OWN else last, *variants)
-    shape = "token" if n_axes > 2 else "class"
-    key = site_key(last, shape)
-    return key if key in SITES and n_axes - len(SITES[key].axes) in (0, 1) else f"linear:{shape}"
-
-
 def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
 
 
 def _stream_of(id: str) -> str:
     """Return the stream of an embedding by its id: "src_embedding" has the source, "tgt_embedding" the target."""
-    if re.search(r"(^|\.)(src|source)", id):
-        return "source"
-    return "target" if re.search(r"(^|\.)(tgt|target)", id) else "text"
+    found = re.search(r"(?:^|\.)(src|source|tgt|target)", id)
+    return "text" if found is None else "source" if found[1][0] == "s" else "target"
 
 
 def nearest(id: str, known: Sequence[str]) -> str:

@@ -71,7 +71,7 @@ const continues = (trace: Manifest) => trace.predictions[0]?.position != null &&
 /** The answer of the model, of an ensemble that of all, and notes on this trace: truncation, unknown words, omissions. */
 export function Answer({ trace }: { trace: Manifest }) {
   const alone = useValue(other, (second) => second === null);
-  const notes = [...trace.warnings, ...trace.omitted.map(({ what, why }) => `${what}: ${why}`), ...source.dropped];
+  const notes = [...trace.warnings, ...source.dropped];
   const bad = trace.checks.filter((check) => !check.ok), { together } = trace;
   const shown = together && !trace.edited ? together.answer : trace.answer; // an edit acts in one model
   return (

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
-from glassformer.explain.capture.hooks import replace_outputs
+from glassformer.explain.capture.hooks import after_calls
 from glassformer.explain.edits.measure import Measure, measure_of_answer, measure_of_difference
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import NUMBER, Candidate, Prediction
@@ -137,12 +137,12 @@ class ValueFunction:
         """Return the embeddings of N variants by stream before positions, with n-grams and all else that is added."""
         found: list[Tensor] = []
 
-        def keep(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+        def keep(module: nn.Module, args: Any, _: Any, output: Tensor) -> Tensor:
             embedding = cast(TokenEmbedding, module)
             found.append(sum(args[2:], start=F.embedding(args[0], embedding.weight) * embedding.scale))
             return output
 
-        with exact_no_grad(self.model), replace_outputs(dict.fromkeys(self.embeddings), keep):
+        with exact_no_grad(self.model), after_calls(dict.fromkeys(self.embeddings), keep):
             self.logits(self.erased_ids(erased), ngram_batch=self._erased_ngrams(erased))
         return found
 
@@ -195,14 +195,14 @@ def _replaced_embeddings(
     """
     remaining = iter(vectors or [])
 
-    def replace_output(module: nn.Module, args: Any, output: Tensor) -> Tensor:
+    def replace_output(module: nn.Module, args: Any, _: Any, output: Tensor) -> Tensor:
         embedding = cast(TokenEmbedding, module)
         x = next(remaining)
         x = x if embedding.positions is None else x + embedding.positions(args[1])
         return x if embedding.norm is None else embedding.norm(x)
 
     # Without duplicates: one module may embed both streams.
-    return replace_outputs([] if vectors is None else dict.fromkeys(embeddings), replace_output)
+    return after_calls([] if vectors is None else dict.fromkeys(embeddings), replace_output)
 
 
 Method = Literal["erase", "integrated_gradients"]

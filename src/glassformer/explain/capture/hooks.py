@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
 from torch import Tensor, nn
 
 
-def replace_outputs(
-    modules: Iterable[nn.Module], replace: Callable[[nn.Module, tuple[Any, ...], Tensor], Tensor | None]
-) -> AbstractContextManager[None]:
-    """Replace the outputs of modules within the block, in this thread; None keeps an output."""
-    return after_calls(modules, lambda module, args, _, output: replace(module, args, output))
-
-
 @contextmanager
 def after_calls(
     modules: Iterable[nn.Module], replace: Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Tensor], Tensor | None]
 ) -> Iterator[None]:
-    """Call back with the arguments and the output of each call of modules, which `replace` may replace."""
+    """Call back with the arguments and the output of each call of modules; None keeps the output."""
     thread = get_ident()
 
     # *args: while hooks are added and removed, another thread may call this one without the arguments by name.

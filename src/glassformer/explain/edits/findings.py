@@ -27,12 +27,11 @@ from msgspec import Meta
 
 from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.measure import measure_of_answer
 from glassformer.explain.edits.sweeps import sweep_keys
 from glassformer.explain.edits.what_if import WhatIf, what_if
-from glassformer.explain.explanation import Explanation
+from glassformer.explain.explanation import Explanation, compute_explanation
 from glassformer.explain.one_label import of_same_label
 from glassformer.explain.predictions import output_of, rows_of
 from glassformer.explain.request import MAX_EDITS, EditText, Request, Text, TraceRequest

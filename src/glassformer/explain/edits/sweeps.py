@@ -20,7 +20,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.edits.measure import Result, Unit, VariantEffect, effects, measure_of_answer, variant_effects
 from glassformer.explain.edits.what_if import predictions_of, what_if
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs.families import filled_answer
+from glassformer.explain.inputs import filled_answer
 from glassformer.explain.predictions import rows_of
 from glassformer.explain.record_store import RecordStore
 from glassformer.explain.subject import View, list_checkpoints

@@ -16,12 +16,11 @@ from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
-from glassformer.explain.compute import compute_explanation
 from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edits_on
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.reference import means_of_run
-from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs.families import answer_without_decoding, encode
+from glassformer.explain.explanation import Explanation, compute_explanation
+from glassformer.explain.inputs import answer_without_decoding, encode
 from glassformer.explain.one_label import of_same_label
 from glassformer.explain.predictions import Answer, Prediction, output_of, rows_of, text_answer, top_predictions
 from glassformer.explain.record_store import RecordStore

@@ -98,14 +98,14 @@ def learned_record(explanation: Explanation) -> JsonObject:
 def _card(record: JsonObject, source: Path) -> str:
     origin = read_origin(source)
     head = ["library_name: glassformer", *(origin.front_matter() if origin else [])]
-    steps, who = counted(record["steps"], "steps"), f"The model of {code(record['run'])}"
+    steps, of = counted(record["steps"], "steps"), "The model"
     if record["member"] is not None:
-        who = f"Member {record['member']} of the {record['members']} models of {code(record['run'])}"
+        of = f"Member {record['member']} of the {record['members']} models"
     text = [
         "\n".join(["---", *head, "tags:", "- transformer", "---"]),
         f"# {cell_text(record['run'])} after {steps} on one text",
-        f"{who} ({code(record['checkpoint'])}), after {steps} of {record['optimizer']} with learning rate "
-        f"{record['lr']:g} on the text below alone. Its loss went from {record['loss_before']:.4g} to "
+        f"{of} of {code(record['run'])} ({code(record['checkpoint'])}), after {steps} of {record['optimizer']} with "
+        f"learning rate {record['lr']:g} on the text below alone. Its loss went from {record['loss_before']:.4g} to "
         f"{record['loss_after']:.4g} (label smoothing {record['smoothing']:g}). It was not evaluated.",
         "| text | answer |\n| --- | --- |\n"
         f"| {cell_text(record['text'], 1000)} | {cell_text(record['answer'], 1000)} |",

@@ -13,37 +13,317 @@ ensemble learns alone. The learning rate is constant. The files of the run never
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
+from glassformer.data.datasets.labels import normalised_label
+from glassformer.data.datasets.numbers import why_no_number
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.tape import Check, Step
-from glassformer.explain.compute import compute_decoding, explain_encoded
-from glassformer.explain.learn.backward import GRADIENT, backward_pass
-from glassformer.explain.learn.learner import Learner, ParameterGroup, StepTaken, loss_and_right
-from glassformer.explain.learn.loss import LOSS, NO_ANSWER, encode_answer, loss_steps
+from glassformer.explain.explanation import Explanation, compute_decoding, explain_encoded
+from glassformer.explain.inputs import EncodedText, encode
+from glassformer.explain.learn.backward import GRADIENT, LOSS, backward_pass, loss_steps
 from glassformer.explain.one_label import NOT, looked_at
-from glassformer.explain.predictions import Answer
+from glassformer.explain.predictions import Answer, DecodeLog, rows_of
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
-from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
+from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject, View
+from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.records import JsonObject
 from glassformer.text.decision import number_text
 from glassformer.text.pairs import text_of
+from glassformer.training.optimizer import CombinedOptimizer, Muon, make_optimizer
 from glassformer.utils.device import tuned
 
-if TYPE_CHECKING:
-    from glassformer.explain.explanation import Explanation
+FARTHEST = 1e6
+"""Most standard deviations between a number to learn and the mean of the training numbers: its square is finite."""
+NO_ANSWER = "a bare encoder has no answer to learn"
+
+
+@dataclass(frozen=True)
+class EncodedAnswer:
+    """A text as the model reads it with the answer that it should have.
+
+    Attributes:
+        encoded: the text, and of a decoder the answer before its last token.
+        labels: for each row of the logits the class or token that is right; None where nothing is learned. Empty for a
+            number.
+        text: the answer as the tokenizer writes it.
+        target: what the output of a regressor should be; None for classes and tokens.
+    """
+
+    encoded: EncodedText
+    labels: list[int | None]
+    text: str
+    target: float | None = None
+
+
+def encode_answer(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    """Encode a text and the answer that it should have.
+
+    Raises:
+        UsageError: the answer is empty, no class, no number, of another number of tokens than there are masks, or too
+            long.
+    """
+    if not answer.strip():
+        raise UsageError("the answer to learn is empty", "write what the model should answer")
+    if subject.task.explain_as not in ANSWERS:
+        raise UsageError(NO_ANSWER, "train a classifier from it: --init-from")
+    return ANSWERS[subject.task.explain_as](subject, request, answer)
+
+
+def _class(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    names = subject.task.label_names or []
+    name = {normalised_label(name): name for name in names}.get(normalised_label(answer))
+    if name is None:
+        shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+        raise UsageError(f"{answer[:60]!r} is not a class of this model", f"the classes are {shown}")
+    return EncodedAnswer(encode(subject, request), [names.index(name)], name)
+
+
+def _number(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    written = normalised_label(answer)
+    if why := why_no_number(written):
+        raise UsageError(f"the answer to learn is a number, and {why}", "write one, as in 12.5")
+    target = subject.task.decision.standardised(np.array([float(written)]))[0]
+    if not abs(target) <= FARTHEST:
+        message = f"{written[:40]} is more than {FARTHEST:g} standard deviations from the mean of the training numbers"
+        raise UsageError(message, "learn a number that is nearer")
+    return EncodedAnswer(encode(subject, request), [], number_text(float(written)), float(target))
+
+
+def _translation(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    n = len(_known_ids(subject.task.tokenizer.of_targets, answer))
+    longest = min(subject.task.config.text.max_len, MAX_FULL_TOKENS) - 1
+    if n > longest:
+        raise UsageError(f"the answer has {n} tokens; at most {longest} can be learned at once")
+    encoded = encode(subject, replace(request, target=answer))
+    return EncodedAnswer(encoded, [*encoded.following], encoded.answer)
+
+
+def _masked_words(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    t, encoded = subject.task.tokenizer, encode(subject, request)
+    masked, ids = encoded.generation.masked or [], _known_ids(t, answer)
+    if not masked:
+        raise UsageError("the text holds no [MASK] for the answer to stand at", "put [MASK] where the answer belongs")
+    if len(ids) != len(masked):
+        hint = f"the answer is cut into {' '.join(t.tokens(ids))}"
+        raise UsageError(f"the answer has {len(ids)} tokens, and the text {len(masked)} [MASK]", hint)
+    label_of = dict(zip(masked, ids, strict=True))
+    labels = [label_of.get(position) for position in range(len(encoded.streams[0]))]
+    return EncodedAnswer(encoded, labels, " ".join(t.tokens(ids)))
+
+
+def _continuation(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
+    """Encode prompt and answer as one text; the labels are the tokens of the answer alone."""
+    t = subject.task.tokenizer
+    ids = _known_ids(t, answer)
+    one = replace(request, prefix=tuple(ids), decode={**request.decode, "max_new_tokens": 1})
+    encoded = encode(subject, one)
+    [whole] = encoded.streams
+    n = whole.n_given - 1  # the last token of the answer is only predicted
+    first = encoded.generation.n_fixed - 1
+    if first < 0 or n - first < len(ids) - 1:
+        n = len(t.framed(t.encode(request.text))) + len(ids)
+        context = min(subject.task.config.text.max_len, MAX_LAYERED_TOKENS)
+        raise UsageError(f"prompt and answer have {n} tokens, and {context} are read at once", "shorten them")
+    per_token = ("ids", "pieces", "special", "unknown", "padding", "words", "spans", "ngrams", "ngram_ids")
+    kept = {name: values[:n] for name in per_token if (values := getattr(whole, name)) is not None}
+    stream, text = replace(whole, **kept, n_given=n), t.decode(ids)
+    encoded = replace(
+        encoded,
+        model_inputs={"ids": encoded.model_inputs["ids"][:, :n]},
+        streams=[stream],
+        positions=[*range(n)],
+        following=[*stream.ids[1:], ids[-1]],
+        decode=DecodeLog("given", encoded.decode.settings),
+        answer=text,
+        generation=replace(encoded.generation, first=first),
+        log_start=first,
+    )
+    return EncodedAnswer(encoded, [None] * first + [*ids], text)
+
+
+def _known_ids(t: Any, answer: str) -> list[int]:
+    ids = t.encode(answer)
+    if t.unk_id in ids:
+        raise UsageError(f"the answer {answer[:60]!r} has tokens that are not in the vocabulary", "write it otherwise")
+    return ids
+
+
+ANSWERS = {
+    **dict.fromkeys(("classifier", "tagger"), _class),
+    "translator": _translation,
+    "masked_language_model": _masked_words,
+    "language_model": _continuation,
+    "regressor": _number,
+}
+"""What encodes an answer, by `Task.explain_as`."""
+N_OTHERS = 8
+NEAR = 0.1
+"""Standard deviations of the training numbers within which a number is right."""
+
+
+@dataclass(frozen=True)
+class StepTaken:
+    """One step of the optimizer on the answer."""
+
+    loss: float
+    """The loss before the step, in nats per label, or as a squared error."""
+    grad_norm: float
+    """The norm of all gradients together, before clipping."""
+    clipped: float
+    """The factor that clipping multiplies them by, 1 for none."""
+    right: bool
+    """Whether before the step every label was the most probable one, or the number within 0.1 standard deviations."""
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """The parameters that the optimizer treats alike."""
+
+    optimizer: str
+    """"adamw", "adam", "sgd" or "muon"; with Muon the parameters that it leaves out have "adamw"."""
+    constants: dict[str, float]
+    """The numbers of the formula, by PyTorch's names: lr, beta1, beta2, eps, weight_decay, momentum."""
+    params: list[str]
+    """The names of the parameters."""
+    dtype: str
+    """The type in which Muon multiplies matrices, "float32" or "bfloat16"; all else is float32."""
+
+
+AVERAGES = ("exp_avg", "exp_avg_sq", "momentum_buffer")
+"""PyTorch's names of what an optimizer keeps of each parameter."""
+
+
+def loss_and_right(model: nn.Module, answer: EncodedAnswer, smoothing: float) -> tuple[Tensor, bool]:
+    """Return the loss of the answer as training computes it, and whether the model predicts it.
+
+    The loss is in nats per label, of a number the square of the error in standard deviations of the training numbers.
+    """
+    logits = rows_of(exact_forward(model, **answer.encoded.model_inputs)[0])
+    if answer.target is not None:
+        error = logits.sum() - answer.target  # of one output
+        return error.square(), abs(error.item()) <= NEAR
+    labels = torch.tensor([IGNORE_INDEX if y is None else y for y in answer.labels], device=logits.device)
+    scored = labels != IGNORE_INDEX
+    right = bool((logits.detach().reshape(len(labels), -1).argmax(dim=-1) == labels)[scored].all())
+    return cross_entropy_sum(logits, labels, smoothing) / max(1, int(scored.sum())), right
+
+
+class Learner:
+    """A copy of a model that learns one answer, step by step.
+
+    Args:
+        subject: the model, which is not changed.
+        answer: the text and its labels.
+        config: the settings of training: optimizer, learning rate, clipping, label smoothing.
+
+    Attributes:
+        model: the copy.
+        steps: the steps taken.
+        update: the last step of each parameter: "head.weight.before" is its value before it, ".clipped_grad" the
+            gradient after clipping, ".exp_avg" an average of the optimizer after the step, ".exp_avg_before" before it.
+    """
+
+    def __init__(self, subject: View, answer: EncodedAnswer, config: TrainConfig) -> None:
+        self.subject, self.answer, self.config = subject, answer, config
+        self.model = copy.deepcopy(subject.model)
+        for p in self.model.parameters():
+            p.requires_grad_(True)
+        self.optimizer = make_optimizer(self.model, config)
+        self.steps: list[StepTaken] = []
+        self.update: dict[str, Tensor] = {}
+
+    def loss(self) -> tuple[Tensor, bool]:
+        """Return the loss of the answer, and whether the model predicts it."""
+        return loss_and_right(self.model, self.answer, self.config.label_smoothing)
+
+    def gradients(self) -> dict[str, Tensor]:
+        """Return the gradient of each parameter by autograd; without those that the loss does not depend on."""
+        named = dict(self.model.named_parameters())
+        with torch.enable_grad():
+            found = torch.autograd.grad(self.loss()[0], [*named.values()], allow_unused=True)
+        return {name: g for name, g in zip(named, found, strict=True) if g is not None}
+
+    def step(self) -> None:
+        """Take one step: gradients, clipping, optimizer. As `training/loop.py` does, with dropout off.
+
+        Raises:
+            UsageError: the loss or the gradients are not finite.
+        """
+        named, first = dict(self.model.named_parameters()), dict(self.subject.model.named_parameters())
+        self.update = {}  # free that of the step before first
+        # The weights of the run are not changed, and need no copy.
+        update = {f"{n}.before": p.detach().clone() if self.steps else first[n].detach() for n, p in named.items()}
+        with torch.enable_grad():
+            loss, right = self.loss()
+            loss.backward()
+        most = self.config.max_grad_norm if self.config.max_grad_norm > 0 else float("inf")
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), most))
+        if not (np.isfinite(loss.item()) and np.isfinite(norm)):
+            raise UsageError(f"after {len(self.steps)} steps the loss is {loss.item()}", "lower the learning rate")
+        # No optimizer writes into a gradient, and `zero_grad` lets go of it.
+        update |= {f"{name}.clipped_grad": p.grad for name, p in named.items() if p.grad is not None}
+        kept = {id: average.clone() for id, average in self._averages().items()}
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.config.lr * group.get("lr_factor", 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        for id, average in self._averages().items():  # before the first step it is zero
+            update |= {id: average, f"{id}_before": kept.get(id, average.new_zeros(()).expand_as(average))}
+        self.update = update
+        self.steps.append(StepTaken(loss.item(), norm, min(1.0, most / (norm + 1e-6)), right))
+
+    def _averages(self) -> dict[str, Tensor]:
+        """Return what the optimizer keeps of each parameter: "head.weight.exp_avg"."""
+        state = ((name, self.optimizer.state.get(p, {})) for name, p in self.model.named_parameters())
+        return {f"{n}.{key}": kept[key] for n, kept in state for key in AVERAGES if isinstance(kept.get(key), Tensor)}
+
+    @torch.no_grad()
+    def learned(self) -> Learned:
+        """Return what the steps so far have changed, also in texts that the run was evaluated on."""
+        old, others = dict(self.subject.model.named_parameters()), list[OtherText]()
+        moved = {
+            n: float((p - old[n]).norm() / old[n].norm().clamp(min=1e-12)) for n, p in self.model.named_parameters()
+        }
+        text = self.answer.encoded.streams[0].text
+        for other, right in [known for known in known_answers(self.subject) if known[0] != text][:N_OTHERS]:
+            with suppress(UsageError):  # of one that has words unknown to the model
+                answer = encode_answer(self.subject, TraceRequest(other), right)
+                losses = [loss_and_right(model, answer, 0.0)[0].item() for model in (self.subject.model, self.model)]
+                others.append(OtherText(other, answer.text, *losses))
+        loss, right = self.loss()
+        return Learned(list(self.steps), loss.item(), right, moved, others)
+
+    def groups(self) -> list[ParameterGroup]:
+        """Return the parameters by how the optimizer treats them, with the constants of its formula."""
+        names = {id(p): name for name, p in self.model.named_parameters()}
+        combined = self.optimizer.optimizers if isinstance(self.optimizer, CombinedOptimizer) else ()
+        muon = next((one.dtype for one in combined if isinstance(one, Muon)), torch.float32)
+        made = []
+        for group in self.optimizer.param_groups:
+            numbers = {k: float(v) for k, v in group.items() if type(v) in (int, float) and k != "lr_factor"}
+            numbers["lr"] = self.config.lr * group.get("lr_factor", 1.0)
+            optimizer = self.config.optimizer
+            if "betas" in group:
+                numbers |= dict(zip(("beta1", "beta2"), group["betas"], strict=True))
+                optimizer = "adam" if optimizer == "adam" else "adamw"
+            dtype = str(muon).removeprefix("torch.") if optimizer == "muon" else "float32"
+            made.append(ParameterGroup(optimizer, numbers, [names[id(p)] for p in group["params"]], dtype))
+        return made
 
 
 @dataclass(frozen=True)
@@ -143,59 +423,29 @@ def _autograd_check(backward: Mapping[str, Step], learner: Learner) -> Check:
     return Check("backward pass against autograd", largest, tolerance, largest <= tolerance, meaning)
 
 
-N_OTHERS = 8
-
-
-def what_changed(learner: Learner) -> Learned:
-    """Return what the steps so far have changed."""
-    with torch.no_grad():
-        loss, right = learner.loss()
-        old = dict(learner.subject.model.named_parameters())
-        moved = {
-            name: float((p - old[name]).norm() / old[name].norm().clamp(min=1e-12))
-            for name, p in learner.model.named_parameters()
-        }
-    return Learned(list(learner.steps), loss.item(), right, moved, other_texts(learner))
-
-
 def known_answers(subject: Subject) -> list[tuple[str, str]]:
-    """Return texts that the run was evaluated on and that stand in its folder, with their right answers."""
+    """Return texts that the run was evaluated on and that stand in its folder, with their right answers.
+
+    Of several labels the answer is whether a text has the one that is looked at. The words of a tagger have a tag each.
+    """
     try:
         evaluation = RunFolder(subject.path).read_evaluation()
     except CheckpointError:
         return []
-    rows = evaluation.examples if evaluation else []
-    found = [(text_of(row), _known_answer(subject, row)) for row in rows if "text" in row]
-    return [(text, answer) for text, answer in found if text and answer]
-
-
-def _known_answer(subject: Subject, row: JsonObject) -> str:
-    """Return the right answer of an evaluated text; of several labels whether it has the one that is looked at."""
-    if subject.task.explain_as == "tagger":  # whose words have a tag each
-        return ""
-    if isinstance(row.get("truth"), float):
-        return number_text(row["truth"])
-    truth = row.get("truth") or row.get("reference") or ""
-    if not isinstance(row.get("truth"), list):
-        return str(truth)
-    label = (subject.task.label_names or [""])[-1]
-    if subject.task.explain_as == "multilabel_classifier":  # before one is chosen: the first
-        return next(iter(row["truth"]), "")
-    return label if label in row["truth"] else f"{NOT}{label}"
-
-
-def other_texts(learner: Learner) -> list[OtherText]:
-    """Return the loss, before and after, of texts that the run was evaluated on, without the one that is learned."""
-    found, subject = list[OtherText](), learner.subject
-    learned = learner.answer.encoded.streams[0].text
-    for text, right in [known for known in known_answers(subject) if known[0] != learned][:N_OTHERS]:
-        try:
-            answer = encode_answer(subject, TraceRequest(text), right)
-        except UsageError:  # one that has words unknown to the model
-            continue
-        with torch.no_grad():
-            losses = [loss_and_right(model, answer, 0.0)[0].item() for model in (subject.model, learner.model)]
-        found.append(OtherText(text, answer.text, *losses))
+    found, task = list[tuple[str, str]](), subject.task
+    for row in evaluation.examples if evaluation and task.explain_as != "tagger" else []:
+        truth = row.get("truth")
+        if isinstance(truth, float):
+            answer = number_text(truth)
+        elif not isinstance(truth, list):
+            answer = str(truth or row.get("reference") or "")
+        elif task.explain_as == "multilabel_classifier":  # before one is chosen: the first
+            answer = next(iter(truth), "")
+        else:
+            label = (task.label_names or [""])[-1]
+            answer = label if label in truth else f"{NOT}{label}"
+        if row.get("text") and answer:
+            found.append((text_of(row), answer))
     return found
 
 
@@ -208,9 +458,8 @@ def why_no_learning(explanation: Explanation) -> str | None:
 def _too_long(streams: Sequence[Stream]) -> str | None:
     """Return why a text is too long to learn, as a sentence; None where it is not."""
     count = max(map(len, streams))
-    if count <= MAX_FULL_TOKENS:
-        return None
-    return f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {count}"
+    why = f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {count}"
+    return why if count > MAX_FULL_TOKENS else None
 
 
 def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explanation:
@@ -245,7 +494,7 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         for _ in range(request.learn_steps):
             learner.step()
         after = explained(replace(view, other=learner.model.eval()), trace_id, request.learn_steps)
-        return replace(after, base=base, learning=learning_facts(learner, loss, what_changed(learner)))
+        return replace(after, base=base, learning=learning_facts(learner, loss, learner.learned()))
 
 
 def own_answer(explanation: Explanation) -> Answer:

@@ -20,9 +20,8 @@ from glassformer.explain.capture.tape import Check, Step
 from glassformer.explain.edits.apply import why_no_edits
 from glassformer.explain.edits.contributions import why_no_sum
 from glassformer.explain.edits.what_if import WhatIf
-from glassformer.explain.explanation import PRECISION, Explanation, Omitted
-from glassformer.explain.inputs.encoded_text import GenerationInfo
-from glassformer.explain.inputs.families import Stacks, decode_settings, family_of
+from glassformer.explain.explanation import PRECISION, Explanation
+from glassformer.explain.inputs import FAMILIES, GenerationInfo, Stacks, decode_settings
 from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningFacts, known_answers, why_no_learning
 from glassformer.explain.one_label import Labels
@@ -47,6 +46,12 @@ MAX_TRACES = 4
 """Maximum number of traces a server keeps; that of a long text takes a hundred megabytes."""
 MAX_TEXT_BYTES = 200_000
 """Maximum size of a text that a server reads: far more than any model here, and still quick to tokenize."""
+LIMITS = {
+    "full": MAX_FULL_TOKENS,
+    "layered": MAX_LAYERED_TOKENS,
+    "max_traces": MAX_TRACES,
+    "max_text_bytes": MAX_TEXT_BYTES,
+}
 N_ANSWERS, SHORT_TEXT = 12, 300
 """Maximum texts with right answers that are sent, and maximum characters of each."""
 
@@ -144,12 +149,6 @@ class TraceNode(TypedDict):
     block: Annotated[str, '"self" | "cross" | "ff"'] | None
 
 
-class Param(TypedDict):
-    """A parameter that some node uses."""
-
-    axes: list[SizedAxis]
-
-
 class Manifest(TypedDict):
     """All that the page needs to know of one forward pass.
 
@@ -174,14 +173,14 @@ class Manifest(TypedDict):
     gradients: list[TraceNode]
     """Those of the loss, of steps and parameters, in order of computation: from the loss to the first step. Empty
     without an answer to learn."""
-    params: dict[str, Param]
+    params: dict[str, Annotated[dict[str, list[SizedAxis]], "{ axes: Axis[] }"]]
+    """The parameters that some node uses."""
     predictions: list[Annotated[Json, Prediction]]
     decode: Annotated[Json, DecodeLog]
     generation: Annotated[Json, GenerationInfo]
     checks: list[Annotated[Json, Check]]
-    omitted: list[Omitted]
     warnings: list[str]
-    """"3 of 9 tokens are unknown to the model", "cut to 256 tokens"."""
+    """"3 of 9 tokens are unknown to the model", "cut to 256 tokens"; of a long text what is not shown."""
     refused: dict[str, str]
     """Why "edits", and so sweeps, "contributions" or "learn" are refused for this text, a sentence each."""
     seconds: float
@@ -195,6 +194,8 @@ class Manifest(TypedDict):
 def manifest(explanation: Explanation) -> Manifest:
     """Return the manifest as JSON data; it is cached, so do not change it."""
     steps, model = explanation.records.steps, explanation.subject.model
+    no_edits = "a model learns without edits only" if explanation.learning else why_no_edits(explanation)
+    refused = {"edits": no_edits, "contributions": no_edits or why_no_sum(steps), "learn": why_no_learning(explanation)}
     return _fields(
         Manifest,
         explanation,
@@ -208,7 +209,7 @@ def manifest(explanation: Explanation) -> Manifest:
             for name, axes in explanation.records.params.items()
         },
         decode=decode_json(explanation.decode),
-        refused=_refused(explanation),
+        refused={what: why for what, why in refused.items() if why},
         edited=explanation.edited and explanation.edited.to_json(),
     )
 
@@ -228,17 +229,6 @@ def plain(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-def _refused(explanation: Explanation) -> dict[str, str]:
-    learns = "a model learns without edits only" if explanation.learning else None
-    no_edits = learns or why_no_edits(explanation)
-    reasons = {
-        "edits": no_edits,
-        "contributions": no_edits or why_no_sum(explanation.records.steps),
-        "learn": why_no_learning(explanation),
-    }
-    return {what: why for what, why in reasons.items() if why}
-
-
 def node_json(step: Step) -> TraceNode:
     """Return a node of the manifest."""
     axes = [_sized(axis.name, size, axis.stream) for axis, size in zip(step.axes, step.shape, strict=True)]
@@ -252,7 +242,7 @@ def _sized(name: str, size: int, stream: str | None = None) -> SizedAxis:
 def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
     """Return the description of a model; `checkpoint` is the name of the subject's weights."""
     task, config, t = subject.task, subject.task.config.model, subject.task.tokenizer
-    family = family_of(task).stacks
+    family = FAMILIES[task.explain_as].stacks
     return _fields(
         ModelInfo,
         config,
@@ -284,18 +274,8 @@ def run_info(subject: Subject) -> RunInfo:
         "examples": examples(subject),
         "checkpoints": list_checkpoints(subject),
         "defaults": settings_json(decode_settings(subject, {})),
-        "limits": {
-            "full": MAX_FULL_TOKENS,
-            "layered": MAX_LAYERED_TOKENS,
-            "max_traces": MAX_TRACES,
-            "max_text_bytes": MAX_TEXT_BYTES,
-        },
-        "learn": {
-            "optimizer": train.optimizer,
-            "lr": train.lr,
-            "matrix_lr": train.muon.matrix_lr,
-            "examples": answers[:N_ANSWERS],
-        },
+        "limits": LIMITS,
+        "learn": _fields(LearnDefaults, train, matrix_lr=train.muon.matrix_lr, examples=answers[:N_ANSWERS]),
         "operations": operations_json(),
     }
 

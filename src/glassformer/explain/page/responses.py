@@ -63,24 +63,21 @@ class ApiError(TypedDict):
 
 def error_response(error: BaseException) -> Response:
     """Return an exception as `ApiError` with its HTTP status, 500 for an unexpected one."""
-    known = _as_known(error)
-    foreseen = next((status for kind, status in STATUS.items() if isinstance(known, kind)), 500)
-    status = known.status if isinstance(known, RequestError) else foreseen
-    problem: ErrorDetail = {"kind": type(known).__name__, "message": known.message, "hint": known.hint}
-    headers = {}
-    if isinstance(known, RequestError) and known.retry_after is not None:
-        headers["Retry-After"] = str(known.retry_after)
-    return json_response(ApiError(error=problem), status, headers)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        error = ResourceError("memory ran out", "try a shorter text")
+    elif not isinstance(error, GlassformerError):
+        text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        error = GlassformerError(text, "this is a bug: please report it")
+    foreseen = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    problem: ErrorDetail = {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
+    retry_after = getattr(error, "retry_after", None)
+    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return json_response(ApiError(error=problem), getattr(error, "status", foreseen), headers)
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return JSON in UTF-8, with null for NaN."""
-    return Response(to_json(value), status, headers, "application/json")
-
-
-def to_json(value: Any) -> str:
-    """Return records and data as compact JSON, with null for NaN and infinities."""
-    return msgspec.json.encode(value).decode()
+    """Return records and data as compact JSON in UTF-8, with null for NaN and infinities."""
+    return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
 def tensor_response(array: np.ndarray, dtype: str) -> Response:
@@ -92,37 +89,18 @@ def tensor_response(array: np.ndarray, dtype: str) -> Response:
 
 Packing: TypeAlias = Literal["f16", "f32", "i32", "u8"]
 """The element types in which tensors are packed."""
+LAYOUTS: dict[Packing, str] = {"f16": "<f2", "f32": "<f4", "i32": "<i4", "u8": "u1"}
 
 
 def pack(array: np.ndarray, dtype: str) -> tuple[bytes, Packing]:
     """Return the little-endian bytes of an array and their type: the requested one, or f32 where f16 would overflow."""
     if dtype not in ("f32", "f16"):
         raise RequestError(400, f"dtype is f32 or f16, and {dtype[:40]!r} came")
-    sent: Packing
-    if array.dtype == np.bool_ or array.dtype == np.uint8:
-        sent, layout = "u8", "u1"
-    elif np.issubdtype(array.dtype, np.integer):
-        sent, layout = "i32", "<i4"
-    elif dtype == "f16" and fits_f16(array):
-        sent, layout = "f16", "<f2"
-    else:
-        sent, layout = "f32", "<f4"
-    if array.size * np.dtype(layout).itemsize > MAX_TENSOR_BYTES:
+    sent: Packing = "f32"
+    if array.dtype.kind != "f":
+        sent = "i32" if array.dtype.kind == "i" else "u8"
+    elif dtype == "f16" and np.abs(array, where=np.isfinite(array), out=np.zeros_like(array)).max(initial=0) <= MAX_F16:
+        sent = "f16"
+    if array.size * np.dtype(LAYOUTS[sent]).itemsize > MAX_TENSOR_BYTES:
         raise RequestError(413, f"a tensor of shape {array.shape} is too large to send", "ask for a slice of it")
-    return np.ascontiguousarray(array, dtype=layout).tobytes(), sent
-
-
-def fits_f16(array: np.ndarray) -> bool:
-    """Return whether all finite values fit into 16-bit floats."""
-    finite = array[np.isfinite(array)]
-    return finite.size == 0 or float(np.abs(finite).max()) <= MAX_F16
-
-
-def _as_known(error: BaseException) -> GlassformerError:
-    """Return any exception as a `GlassformerError`."""
-    if isinstance(error, GlassformerError):
-        return error
-    text = " ".join(str(error).split())[:300]
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return ResourceError("memory ran out", "try a shorter text")
-    return GlassformerError(f"{type(error).__name__}: {text}", "this is a bug: please report it")
+    return np.ascontiguousarray(array, dtype=LAYOUTS[sent]).tobytes(), sent

@@ -18,14 +18,7 @@ from typing import Annotated, Any, NotRequired, TypedDict, get_args
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.attribute import (
-    AttributeRequest,
-    Attribution,
-    Erased,
-    EraseRequest,
-    attribute,
-    erase_words,
-)
+from glassformer.explain.attribution.attribute import AttributeRequest, attribute, erase_words
 from glassformer.explain.attribution.value_function import Method
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.learn.backward import is_gradient
@@ -49,7 +42,11 @@ SENTENCES_BYTES, NAMING_BYTES = 10_000, 200
 ATTRIBUTION_SECONDS = 30.0
 """Time limit for attributions, since a long translation has many words."""
 MAX_LOGITS_BYTES = 2_000_000
-"""Larger logits are left out; the file has the most probable tokens of each position."""
+NO_LOGITS = (
+    "Logits of the whole vocabulary are left out: this file has the 50 most probable tokens of each position, and the "
+    "served page has all."
+)
+"""Said of logits that are larger."""
 RANKS = {
     **dict.fromkeys(("ids", "mask", "softmax", "pool", "pin_zero"), 0),
     **dict.fromkeys(("lookup", "padded_lookup", "scale"), 1),
@@ -76,20 +73,6 @@ class PackedTensor(TypedDict):
     data: str
 
 
-class SavedAttribution(TypedDict):
-    """The weights of words, and the request that they answer."""
-
-    request: Annotated[Json, AttributeRequest]
-    attribution: Annotated[Json, Attribution]
-
-
-class SavedErasure(TypedDict):
-    """What is answered with a word erased, and which one was."""
-
-    request: Annotated[Json, EraseRequest]
-    erased: Annotated[Json, Erased]
-
-
 class SavedPageData(TypedDict):
     """The data of a saved page."""
 
@@ -99,9 +82,10 @@ class SavedPageData(TypedDict):
     tensors: dict[str, dict[str, PackedTensor]]
     """By trace id, then node, gradient or parameter id. Parameters that two traces of the same weights share are stored
     under the first."""
-    attributions: list[SavedAttribution]
-    erased: list[SavedErasure]
-    """Each word erased alone."""
+    attributions: list[Annotated[Json, "{ request: AttributeRequest; attribution: Attribution }"]]
+    """The weights of words, with the requests that they answer."""
+    erased: list[Annotated[Json, "{ request: EraseRequest; erased: Erased }"]]
+    """What is answered with a word erased, each alone."""
     dropped: list[str]
     """What the file lacks, and how to see it, a sentence each."""
     training: NotRequired[SavedTraining]
@@ -162,7 +146,7 @@ def saved_attributions(
     Of a translation or continuation token by token, leave-one-out first. What exceeds the bytes is dropped, and what
     begins after the deadline, but for a classifier's scores by leave-one-out.
     """
-    attributions, erasures = list[SavedAttribution](), list[SavedErasure]()
+    attributions, erasures = list[Any](), list[Any]()
     for method in get_args(Method):
         for explained in explanations:
             once = explained.is_classifier or explained.is_number
@@ -221,43 +205,30 @@ def pack_tensors(
 
     for e in explanations:
         same = set() if e.edited is None else set(e.edited.same)  # found under the first trace
-        nodes = [n for n in manifest(e)["nodes"] + manifest(e)["gradients"] if n["id"] not in same]
-        for n in sorted(nodes, key=_rank):  # in computing order within a rank
+        for n in sorted(manifest(e)["nodes"] + manifest(e)["gradients"], key=_rank):  # in computing order within a rank
             size = _size(n["axes"])
+            if n["id"] in same:
+                continue
             if any(axis["name"] == "vocab" for axis in n["axes"]) and size * SIZES["f16"] > MAX_LOGITS_BYTES:
-                dropped.append(
-                    "Logits of the whole vocabulary are left out: this file has the 50 most probable tokens of each "
-                    "position, and the served page has all."
-                )
+                dropped.append(NO_LOGITS)
                 continue
             # From these the page computes the loss of an answer, to 5 digits.
             exact = e.learning is not None and (size == 1 or n["id"] == "loss.each")
             add("nodes", e, [n["id"]], size * SIZES["f16" if n["dtype"] == "f32" else n["dtype"]], room, exact)
-    before = spent
-    for e, name, size, _ in _parameters(explanations):
-        if parts := update_of(e, name):
-            add("updates", e, parts, len(parts) * size * SIZES["f32"], min(room, before + UPDATES_BYTES), exact=True)
+    before, sizes = spent, {e.id: {n: _size(p["axes"]) for n, p in manifest(e)["params"].items()} for e in explanations}
+    parameters = [(e, name) for e in explanations for name in sorted(sizes[e.id], key=sizes[e.id].__getitem__)]
+    for e, name in parameters:
+        if isinstance(e.records, LearningStore) and (parts := e.records.update_of(name)):
+            n_bytes = len(parts) * sizes[e.id][name] * SIZES["f32"]
+            add("updates", e, parts, n_bytes, min(room, before + UPDATES_BYTES), exact=True)
     limit, seen = min(room, with_parameters + spent - before), set[int]()
-    for e, name, size, weights in _parameters(explanations):
+    for e, name in parameters:
+        weights = get_parameter(e.subject.model, name).data_ptr()
         if weights not in seen and name not in packed[e.id]:
             seen.add(weights)  # the page finds it under the first
-            add("parameters", e, [name], size * SIZES["f16"], limit)
+            add("parameters", e, [name], sizes[e.id][name] * SIZES["f16"], limit)
     dropped += _what_lacks(**missed, full=limit == room)
     return packed
-
-
-def _parameters(explanations: Sequence[Explanation]) -> Iterator[tuple[Explanation, str, int, int]]:
-    """Yield each explanation's parameters, smallest first: their name, size and place in memory."""
-    for e in explanations:
-        sizes = {name: _size(param["axes"]) for name, param in manifest(e)["params"].items()}
-        for name in sorted(sizes, key=sizes.__getitem__):
-            yield e, name, sizes[name], get_parameter(e.subject.model, name).data_ptr()
-
-
-def update_of(explanation: Explanation, parameter: str) -> list[str]:
-    """Return the ids of what there is of the last step of learning of a parameter."""
-    records = explanation.records
-    return records.update_of(parameter) if isinstance(records, LearningStore) else []
 
 
 def _what_lacks(nodes: list[str], updates: list[str], parameters: list[str], full: bool) -> Iterator[str]:

@@ -55,8 +55,6 @@ def listen(port: int | None) -> socket.socket:
 
 WORK_SECONDS = 120.0
 """Time an answer may take, waiting included."""
-__all__ = ["PORT", "PageServer", "build_app", "listen", "serve"]
-
 Result = TypeVar("Result")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -183,8 +181,12 @@ class PageServer:
         self._server = uvicorn.Server(config)
         self._thread: threading.Thread | None = None
 
-    def run(self) -> None:
-        """Serve until Ctrl-C, or until `stop`."""
+    def run(self, browser: bool = False) -> None:
+        """Open the page in the browser, if wanted, and serve it until Ctrl-C, or until `stop`."""
+        if browser:
+            import webbrowser
+
+            webbrowser.open(self.address)
         try:
             self._server.run(sockets=[self._listener])
         except KeyboardInterrupt:
@@ -207,22 +209,3 @@ class PageServer:
         self.stop()
         if self._thread is not None:
             self._thread.join(10)
-
-
-def serve(
-    subject: Subject | Followed,
-    *,
-    port: int | None = None,
-    start: Sequence[Explanation | Mapping[str, Any]] = (),
-    open_browser: bool = True,
-    on_ready: Callable[[str], None] | None = None,
-) -> None:
-    """Serve the page until Ctrl-C."""
-    server = PageServer(subject, port=port, start=start)
-    if on_ready is not None:
-        on_ready(server.address)
-    if open_browser:
-        import webbrowser
-
-        webbrowser.open(server.address)
-    server.run()

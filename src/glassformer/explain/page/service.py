@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar
 
@@ -22,12 +23,11 @@ from msgspec import Meta
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
-from glassformer.explain.compute import compute_decoding, compute_explanation
 from glassformer.explain.edits.contributions import contributions
 from glassformer.explain.edits.states import sweep_layers, sweep_states
 from glassformer.explain.edits.sweeps import sweep_checkpoints, sweep_keys, sweep_parts
 from glassformer.explain.edits.what_if import explain_edited
-from glassformer.explain.explanation import Explanation
+from glassformer.explain.explanation import Explanation, compute_decoding, compute_explanation
 from glassformer.explain.learn.learning import explain_learning
 from glassformer.explain.page.manifest import (
     MAX_TEXT_BYTES,
@@ -76,21 +76,14 @@ class Worker:
 
     def close(self, wait_seconds: float = 2.0) -> None:
         """Drop the waiting jobs, and wait a few seconds for the current one."""
-        while True:
-            try:
-                waiting = self._queue.get_nowait()
-            except queue.Empty:
-                break
-            if waiting is not None:
+        with suppress(queue.Empty):
+            while waiting := self._queue.get_nowait():
                 waiting[1].cancel()
         self._queue.put(None)
         self._thread.join(wait_seconds)
 
     def _work(self) -> None:
-        while True:
-            waiting = self._queue.get()
-            if waiting is None:
-                return
+        while waiting := self._queue.get():
             job, future = waiting
             if future.set_running_or_notify_cancel():
                 try:
@@ -287,8 +280,6 @@ class Service:
         """Return the sweep for a `SweepRequest`."""
         request = SweepRequest.from_dict(body)
         explanation = self._find(request.trace)
-        if request.kind == "checkpoints" and explanation.edited is None:
-            raise UsageError("a sweep of checkpoints needs a trace with edits")
         if request.kind == "contributions":
             return plain(contributions(explanation, request.prediction))
         if request.kind == "states":

@@ -1,0 +1,485 @@
+"""The inputs of each family of models from a text: its tokens, cut to what the model reads, and how it is decoded.
+
+All else follows from the data, such as the streams or whether a prediction has a position. A new family is an entry of
+`FAMILIES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, NamedTuple, cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from glassformer.config import DecodeConfig
+from glassformer.config.recipes import override
+from glassformer.decode.search import Hypothesis
+from glassformer.errors import UsageError
+from glassformer.explain.predictions import (
+    Answer,
+    DecodeLog,
+    LoggedHypothesis,
+    class_answer,
+    finite,
+    generate,
+    number_answer,
+    rows_of,
+    top_predictions,
+    translate,
+    vector_answer,
+)
+from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
+from glassformer.explain.streams import (
+    Span,
+    Stream,
+    add_bigrams,
+    add_hashed_ngrams,
+    add_ngrams,
+    decoded_spans,
+    make_stream,
+)
+from glassformer.explain.subject import Subject
+from glassformer.models import LanguageModel, Translator
+from glassformer.models.ensemble import Ensemble, members_of
+from glassformer.nn.ngram_embeddings import BigramEmbedding
+from glassformer.tasks.pretrain import Pretrain
+from glassformer.text import answers as masked_text
+from glassformer.text.long_text import window_start
+from glassformer.text.tokenizer import MASK, Tokenizer
+from glassformer.text.words import read_running
+
+PARTS = {"head": "beginning", "tail": "end", "head+tail": "beginning and end", "middle": "middle"}
+"""The parts of a text that truncation keeps (`TextConfig.truncate`), and the middle, where [MASK] is."""
+
+
+@dataclass(frozen=True)
+class GenerationInfo:
+    """Where generated tokens begin, and which tokens are never generated."""
+
+    first: int
+    """Position before the first generated token, or, for a given translation, before its first token; 0 for a
+    classifier."""
+    n_fixed: int
+    """Number of tokens of the last stream that no prefix can change: [BOS], or the prompt."""
+    suppressed: list[int]
+    """Ids that are never generated."""
+    masked: list[int] | None = None
+    """Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedText:
+    """An encoded text with its decoding, before the forward pass is recorded.
+
+    Attributes:
+        model_inputs: arguments of the model by name, with a batch of one: tensors, and a classifier's n-grams.
+        streams: their tokens, ["text"] or ["source", "target"].
+        positions: positions of the last stream whose prediction is shown; [None] for a classifier, [] for a bare
+            encoder.
+        following: the actual token after each position, None where there is none.
+        decode: the log of decoding.
+        answer: the generated text; empty for a classifier.
+        warnings: notes on the input for the user.
+        generation: where generated tokens begin.
+        log_start: the position before the first token of the log's hypotheses.
+    """
+
+    model_inputs: dict[str, Any]
+    streams: list[Stream]
+    positions: list[int | None]
+    following: list[int | None]
+    decode: DecodeLog
+    answer: str = ""
+    warnings: list[str]
+    generation: GenerationInfo
+    log_start: int = 0
+
+
+def following_tokens(ids: Sequence[int], finished: bool, eos: int, n: int) -> list[int | None]:
+    """Return the token after each of n positions, given the tokens after the first position."""
+    after: list[int | None] = [*ids, eos] if finished else [*ids]
+    return [after[i] if i < len(after) else None for i in range(n)]
+
+
+def with_padding_mask(stream: Stream, subject: Subject, ids: str, mask: str) -> dict[str, Any]:
+    """Return the ids (1, L) by name, and the mask of real tokens if there is padding."""
+    inputs = {ids: torch.tensor([stream.ids], device=subject.device)}
+    if any(stream.padding):
+        inputs[mask] = ~torch.tensor([stream.padding], device=subject.device)
+    return inputs
+
+
+def framed_spans(t: Tokenizer, spans: Sequence[Span | None]) -> list[Span | None]:
+    """Return the characters of the tokens of a text with what belongs around it, which stands for none."""
+    return [*[None] * len(t.prefix), *spans, *[None] * len(t.suffix)]
+
+
+def input_warnings(
+    ids: Sequence[int],
+    kept: Sequence[int],
+    t: Tokenizer,
+    name: str,
+    keep: str,
+    *,
+    reads: int = 0,
+    warn_if_empty: bool = True,
+) -> list[str]:
+    """Return a sentence each for an empty text, truncation and unknown tokens.
+
+    The model reads the tokens with the indices `kept`, the part `keep` of `PARTS`; in prediction it `reads` so many.
+    """
+    warnings: list[str] = []
+    if not ids and warn_if_empty:
+        warnings.append(f"{name} is empty")
+    if len(kept) < len(ids):
+        warnings.append(f"{name} was truncated from {len(ids)} to {len(kept)} tokens, keeping its {PARTS[keep]}")
+        if len(kept) < min(len(ids), reads):
+            warnings.append(
+                f"an explanation shows at most {MAX_LAYERED_TOKENS} tokens, and prediction reads up to {reads}: "
+                "it may answer differently"
+            )
+    n_unknown = sum(ids[i] == t.unk_id for i in kept)
+    if n_unknown:
+        verb = "is" if n_unknown == 1 else "are"
+        ngrams = ", but the model reads their n-grams" if t.ngrams else ""
+        warnings.append(f"{n_unknown} of {len(kept)} tokens of {name} {verb} unknown to the model{ngrams}")
+    return warnings
+
+
+def check_length(n_tokens: int, n_pad: int, max_len: int) -> None:
+    """Check that tokens and padding fit into the model's context."""
+    if n_pad and n_tokens + n_pad > max_len:
+        raise UsageError(
+            f"the model reads at most {max_len} tokens, got {n_tokens} and {n_pad} of padding",
+            f"pad with {max(0, max_len - n_tokens)} or fewer",
+        )
+
+
+def encode_for_classifier(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode a text as in training, with its n-grams and bigrams; of a tagger its words, joined by single spaces.
+
+    `settings` are not used.
+    """
+    t, text, read, keep = subject.task.tokenizer, subject.task.config.text, request.text, None
+    spans: Sequence[Span | None]
+    if subject.task.explain_as == "tagger":
+        words = read_running(read)
+        read, keep, spans = words.text, "head", words.given(t.offsets(words.text))
+    else:
+        spans = t.offsets(read)
+    ids, keep = t.encode(read), keep or text.truncate
+    [(_, surfaces)] = t.encode_with_surfaces([read]) if t.ngrams else [([], [])]
+    kept = t.truncate(ids, t.room(min(text.max_len, MAX_LAYERED_TOKENS)), keep, list(range(len(ids))))
+    return encode_kept(subject, request, ids, spans, surfaces, kept, keep, t.room(text.max_len))
+
+
+def encode_kept(
+    subject: Subject,
+    request: TraceRequest,
+    ids: Sequence[int],
+    spans: Sequence[Span | None],
+    surfaces: Sequence[str],
+    kept: Sequence[int],
+    keep: str,
+    reads: int,
+) -> EncodedText:
+    """Encode, for a text encoder, the tokens with the indices `kept`, with their n-grams and bigrams.
+
+    Args:
+        subject: what is explained.
+        request: the request.
+        ids: the tokens of the text.
+        spans: their characters in the text of the request.
+        surfaces: their surface forms, for n-grams; may be empty.
+        kept: which of them the model reads.
+        keep: which part that is, of `PARTS`.
+        reads: how many of them prediction reads.
+    """
+    t, longest = subject.task.tokenizer, min(subject.task.config.text.max_len, MAX_LAYERED_TOKENS)
+    warnings = input_warnings(ids, kept, t, "the text", keep, reads=reads)
+    ids, spans = t.framed([ids[i] for i in kept]), framed_spans(t, [spans[i] for i in kept])
+    # An empty text is encoded as one token of padding.
+    n_pad = request.pad or (0 if ids else 1)
+    check_length(len(ids), n_pad, longest)
+    stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
+    inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
+    if t.ngrams is not None:
+        stream, ngram_batch = add_ngrams(t, stream, [surfaces[i] for i in kept] if surfaces else [])
+        inputs["ngram_batch"] = ngram_batch.to(subject.device)
+    if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
+        stream = add_bigrams(stream, bigrams)
+    return EncodedText(
+        model_inputs=inputs,
+        streams=[stream],
+        positions=[None],
+        following=[None],
+        decode=DecodeLog("none", subject.task.config.decode),
+        warnings=warnings,
+        generation=GenerationInfo(0, 0, []),
+    )
+
+
+def encode_for_text_embedder(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode a text as in prediction; nothing is predicted from its vector. `settings` are not used."""
+    encoded = encode_for_classifier(subject, request, settings)
+    return replace(encoded, positions=[], following=[])
+
+
+def encode_for_translator(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode the source with its end token, and the target after [BOS]: the best hypothesis or the given target."""
+    t, model = subject.task.tokenizer, cast("Translator | Ensemble", subject.model)
+    reads, empty = subject.task.config.text.max_len, not request.text.strip()
+    max_len = min(reads, MAX_LAYERED_TOKENS - 1)  # and [EOS], or [BOS]
+    ids, spans = ([], []) if empty else (t.encode(request.text), t.offsets(request.text))
+    room = t.room(max_len)
+    warnings = input_warnings(ids, range(min(room, len(ids))), t, "the text", "head", reads=t.room(reads))
+    source = t.with_end(t.framed(ids[:room])) or [t.pad_id]
+    source_spans = framed_spans(t, spans[:room])
+    source_spans += [None] * (len(source) - len(source_spans))
+    check_length(len(source), request.pad, min(model.max_len, MAX_LAYERED_TOKENS))
+    src = make_stream(t, "source", source, source_spans, request.text, n_pad=request.pad)
+    if request.target is not None:
+        target, target_spans = t.of_targets.encode(request.target), t.of_targets.offsets(request.target)
+        warnings += input_warnings(
+            target, range(min(max_len, len(target))), t, "the target", "head", reads=reads, warn_if_empty=False
+        )
+        output, text = Hypothesis(target[:max_len], 0.0, 0.0, True), request.target
+        output_spans: list[Span | None] = [*target_spans[:max_len]]
+        decode = DecodeLog("given", settings)
+    else:
+        # As in prediction, an empty text has an empty translation.
+        if empty:
+            hypothesis = LoggedHypothesis.from_hypothesis(Hypothesis([], 0.0, 0.0, True), t)
+            decode = DecodeLog("sample" if settings.sample else "beam", settings, [hypothesis])
+        else:
+            decode = translate(model, t, source, settings, list(request.prefix))
+        best = decode.hypotheses[0]
+        output = Hypothesis(best.ids, best.score, best.log_prob, best.finished)
+        text, output_spans = decoded_spans(t, best.ids)
+        warnings += (
+            [] if best.finished else [f"the translation was truncated at {len(best.ids)} tokens, without an end token"]
+        )
+    tgt_in = [t.bos_id, *output.ids][: min(model.max_len, MAX_LAYERED_TOKENS)]
+    if len(tgt_in) <= len(output.ids):
+        warnings.append(f"the translation has {len(output.ids)} tokens, of which the first {len(tgt_in) - 1} are shown")
+    n_given = len(tgt_in) if decode.kind == "given" else 1 + len(request.prefix)
+    tgt = make_stream(t, "target", tgt_in, [None, *output_spans][: len(tgt_in)], text, n_given=n_given)
+    inputs = with_padding_mask(src, subject, "src", "src_padding_mask")
+    inputs["tgt_in"] = torch.tensor([tgt_in], device=subject.device)
+    following = following_tokens(output.ids, output.finished, t.eos_id, len(tgt_in))
+    generation = GenerationInfo(0 if decode.kind == "given" else n_given - 1, 1, subject.task.suppress_tokens)
+    return EncodedText(
+        model_inputs=inputs,
+        streams=[src, tgt],
+        positions=[*range(len(tgt_in))],
+        following=following,
+        decode=decode,
+        answer=text,
+        warnings=warnings,
+        generation=generation,
+    )
+
+
+def encode_for_masked_language_model(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode a text as in prediction: of one longer than the context, the part with the first [MASK].
+
+    `settings` are not used.
+    """
+    t, longest = subject.task.tokenizer, subject.task.config.text.max_len
+    reads, room = t.room(longest), t.room(min(longest, MAX_LAYERED_TOKENS))
+    ids, surfaces = masked_text.encode_masked(t, request.text)
+    spans: list[Span | None] = []
+    for number, (start, part) in enumerate(masked_text.parts(t, request.text)):
+        if number:
+            spans.append(None)  # of the [MASK] before this part
+        spans += [(start + a, start + b) for a, b in t.offsets(part)]
+    # Prediction reads chunks of `reads` tokens; of a long one the part with the mask is shown.
+    first = ids.index(t.mask_id) if t.mask_id in ids else 0
+    chunk = first // reads * reads
+    start = chunk + (first - chunk) // room * room
+    kept = range(start, min(start + room, chunk + reads, len(ids)))
+    keep = "head" if start == 0 else "tail" if kept.stop == len(ids) else "middle"
+    encoded = encode_kept(subject, request, ids, spans, surfaces, kept, keep, min(reads, len(ids) - chunk))
+    [stream] = encoded.streams
+    masked = [i for i, token in enumerate(stream.ids) if token == t.mask_id]
+    none = [] if masked else [f"the text holds no {MASK}, so each token is predicted from a text that shows it"]
+    return replace(
+        encoded,
+        positions=[*range(len(stream))],
+        following=[None if token in t.special_ids else token for token in stream.ids],
+        warnings=[*encoded.warnings, *none],
+        generation=GenerationInfo(masked[0] if masked else 0, len(stream), t.without_text, masked),
+    )
+
+
+def filled_answer(subject: Subject, text: str, logits: Float[Tensor, "N V"]) -> Answer:
+    """Return the text with the most probable token in place of each [MASK], and the probabilities of these tokens.
+
+    As in prediction, special tokens are left out.
+    """
+    task = cast(Pretrain, subject.task)
+    if not len(logits):
+        return {"headline": text, "detail": f"no {MASK}"}
+    kept = torch.ones(logits.shape[1], dtype=torch.bool)
+    kept[task.tokenizer.without_text] = False
+    ids = kept.nonzero()[:, 0]
+    values, tokens = logits[:, ids].double().softmax(dim=-1).max(dim=-1)
+    words = [masked_text.written(task.tokenizer, token) for token in ids[tokens].tolist()]
+    shares = ", ".join(f"{word} {100 * share:.1f}%" for word, share in zip(words, values.tolist(), strict=True))
+    return {"headline": masked_text.filled(text, words), "detail": shares}
+
+
+def answer_without_decoding(
+    view: Subject, text: str, masked: Sequence[int] | None, output: Tensor, before: Tensor | None = None
+) -> Answer:
+    """Return the answer that is read from the output of a model for a text, where no text is decoded.
+
+    Args:
+        view: what is explained.
+        text: the text, with [MASK].
+        masked: where [MASK] is; None where the model fills in none.
+        output: the output.
+        before: that without edits, where the pass was edited: a number or a vector is compared with it.
+    """
+    if masked is not None:
+        return filled_answer(view, text, output[masked])
+    match view.task.explain_as:
+        case "regressor":
+            return number_answer(view.task.decision, finite(output), before)
+        case "text_embedder":
+            return vector_answer(output, before)
+    return class_answer(top_predictions(view.task, rows_of(output), [None], [None])[0])
+
+
+DEFAULT_NEW_TOKENS = 40
+"""Default maximum of generated tokens, fewer than in prediction, for the page."""
+
+
+def encode_for_language_model(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+    """Encode the prompt, truncated to the context, and sample tokens after it."""
+    t, model = subject.task.tokenizer, cast("LanguageModel | Ensemble", subject.model)
+    prompt_ids = t.framed(t.encode(request.text))
+    prompt_spans = framed_spans(t, t.offsets(request.text))
+    warnings = input_warnings(prompt_ids, range(len(prompt_ids)), t, "the prompt", "tail")
+    prompt: list[int] = [*(prompt_ids or [t.start_id]), *request.prefix]
+    # The start of the sampler's window, for a prompt longer than the context.
+    context = min(model.max_len, MAX_LAYERED_TOKENS)
+    start = window_start(len(prompt), context)
+    if start:
+        warnings.append(f"the prompt was truncated from {len(prompt)} to {len(prompt) - start} tokens, keeping its end")
+    room = max(1, context - (len(prompt) - start))
+    of_context = f"the context of {context} tokens"
+    if context < model.max_len:
+        of_context = f"the {context} tokens of an explanation"
+        if start:
+            warnings.append(f"prediction reads up to {model.max_len} tokens: it may answer differently")
+    if "max_new_tokens" not in request.decode:
+        limit = MAX_FULL_TOKENS - len(prompt) if len(prompt) < MAX_FULL_TOKENS else DEFAULT_NEW_TOKENS
+        settings = replace(settings, max_new_tokens=min(settings.max_new_tokens, limit, room))
+    elif settings.max_new_tokens > room:
+        warnings.append(f"max_new_tokens was lowered to {room}, to fit into {of_context}")
+        settings = replace(settings, max_new_tokens=room)
+    suppressed = subject.task.suppress_tokens
+    # The random number of a token depends on its position in the whole text, so prediction's decoder gets all of it.
+    read = prompt if context == model.max_len else prompt[start:]
+    decode, new = generate(model, t, read, settings, suppressed)
+    decode = replace(decode, prefix=list(request.prefix))
+    all_ids = [*prompt, *new.ids]
+    text, spans = _join(t, request.text, prompt_spans, all_ids, len(prompt_ids))
+    ids = all_ids[start : start + context]
+    check_length(len(ids), request.pad, context)
+    stream = make_stream(
+        t, "text", ids, spans[start : start + len(ids)], text, n_given=len(prompt) - start, n_pad=request.pad
+    )
+    # A causal model needs no mask for padding at the end.
+    inputs = {"ids": torch.tensor([stream.ids], device=subject.device)}
+    # All ensemble members have the same table size.
+    ngrams = cast(LanguageModel, members_of(model)[0]).ngrams
+    if ngrams is not None:
+        stream = add_hashed_ngrams(stream, ngrams)
+    following = following_tokens(all_ids[start + 1 :], new.finished, t.eos_id, len(ids))
+    generation = GenerationInfo(stream.n_given - 1, stream.n_given - len(request.prefix), suppressed)
+    return EncodedText(
+        model_inputs=inputs,
+        streams=[stream],
+        positions=[*range(len(ids))],
+        following=following,
+        decode=decode,
+        answer=t.decode(new.ids),
+        warnings=warnings,
+        generation=generation,
+        log_start=generation.first,
+    )
+
+
+def _join(
+    t: Tokenizer, prompt: str, spans: Sequence[Span | None], ids: list[int], n_prompt: int
+) -> tuple[str, list[Span | None]]:
+    """Return prompt and continuation as one text, and the characters of each token."""
+    # An empty prompt is one end token.
+    begin = len(ids[:n_prompt]) or 1
+    whole, all_spans = decoded_spans(t, ids)
+    shift = len(prompt) - len(t.decode(ids[:begin]))
+    text = prompt + whole[len(prompt) - shift :]
+    first: list[Span | None] = [*spans] if n_prompt else [None]
+    low = len(prompt)
+    rest: list[Span | None] = [
+        None if s is None else (max(low, s[0] + shift), max(low, s[1] + shift)) for s in all_spans[begin:]
+    ]
+    return text, [*first, *rest]
+
+
+Stacks = Literal["encoder", "encoder-decoder", "decoder"]
+
+
+class ModelFamily(NamedTuple):
+    """A family of models: its stacks, what encodes a text as in prediction, what else of a request it reads."""
+
+    stacks: Stacks
+    encode: Callable[[Subject, TraceRequest, DecodeConfig], EncodedText]
+    reads: tuple[str, ...] = ()
+
+
+FAMILIES = {
+    "classifier": ModelFamily("encoder", encode_for_classifier),
+    "multilabel_classifier": ModelFamily("encoder", encode_for_classifier),
+    "tagger": ModelFamily("encoder", encode_for_classifier),
+    "regressor": ModelFamily("encoder", encode_for_text_embedder),
+    "masked_language_model": ModelFamily("encoder", encode_for_masked_language_model),
+    "text_embedder": ModelFamily("encoder", encode_for_text_embedder),
+    "translator": ModelFamily("encoder-decoder", encode_for_translator, ("target", "prefix")),
+    "language_model": ModelFamily("decoder", encode_for_language_model, ("prefix",)),
+}
+"""The families by `Task.explain_as`."""
+
+
+def encode(subject: Subject, request: TraceRequest) -> EncodedText:
+    """Encode and decode a text as in prediction."""
+    family = FAMILIES[subject.task.explain_as]
+    for name in ("target", "prefix"):
+        if getattr(request, name) and name not in family.reads:
+            raise UsageError(f"{name} does not apply to the task {subject.task.name}", f"remove {name}")
+    if request.prefix and request.target is not None:
+        raise UsageError("a request has a target or a prefix, not both", "remove one of them")
+    t = subject.task.tokenizer
+    for index, token in enumerate(request.prefix):
+        if not 0 <= token < t.vocab_size:
+            raise UsageError(f"prefix[{index}] must be an id from 0 to {t.vocab_size - 1}, got {token}")
+        if token in t.special_ids - {t.unk_id, t.mask_id}:
+            raise UsageError(f"prefix[{index}] must be an ordinary token, got {t.tokens([token])[0]}")
+    return family.encode(subject, request, decode_settings(subject, dict(request.decode)))
+
+
+def decode_settings(subject: Subject, changes: dict[str, Any]) -> DecodeConfig:
+    """Return the decode settings for an explanation, with some changes; a language model samples, and fewer tokens."""
+    unknown = sorted(changes.keys() - {f.name for f in fields(DecodeConfig)})
+    if unknown:
+        raise UsageError(f"decode has no field {unknown[0]!r}")
+    config = subject.task.config
+    if subject.task.explain_as == "language_model":
+        n_new = min(DEFAULT_NEW_TOKENS, config.decode.max_new_tokens)
+        config = replace(config, decode=replace(config.decode, sample=True, max_new_tokens=n_new))
+    return override(config, {"decode": changes}, "request").decode
