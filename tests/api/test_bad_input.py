@@ -156,7 +156,7 @@ def facts_of(confusion: list[list[int]]) -> RunRecord:
     scores = {"accuracy": (a + d) / (n := a + b + c + d), "ci95": wilson_interval(a + d, n)}
     evaluation = Evaluation("t", "test", scores | {"baselines": {"majority": {"accuracy": (a + b) / n}}})
     report = CLASSIFY.report
-    facts = SimpleNamespace(score=report.score(evaluation), task_report=report, evaluation=evaluation)
+    facts = SimpleNamespace(score=report.score(evaluation), task_report=report, evaluation=evaluation, validations=[])
     return cast(RunRecord, facts)
 
 

@@ -251,7 +251,7 @@ def test_every_form_of_a_pair_gets_one_answer(run: Run, trained: Path, tmp_path:
     write(tmp_path / "a.tsv", rows(5), ["premise", "hypothesis", "truth"])
     assert main(["predict-table", str(trained), str(tmp_path / "a.tsv"), str(tmp_path / "o.csv")]) == 0
     lines = (tmp_path / "o.csv").read_text("utf-8").splitlines()
-    assert lines[0] == "premise,hypothesis,truth,label,probability" and len(lines) == 6
+    assert lines[0] == "premise,hypothesis,truth,label,probability,truncated" and len(lines) == 6
 
 
 def test_the_command_that_uses_it_takes_a_pair(trained: Path, run: Run) -> None:

@@ -86,8 +86,9 @@ WIDTH = 120
 def words_of_page() -> frozenset[str]:
     """Return all words in the code of the page: a type or a field that it does not name is left out."""
     written = [one.read_text(encoding="utf-8") for one in PAGE.rglob("*.ts*") if one.name not in GENERATED]
-    code = [re.sub(r"/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//.*", "", text) for text in written]
-    return frozenset(word for text in code for word in re.findall(r"\w+", text))
+    lines = (line.lstrip() for text in written for line in text.splitlines())
+    code = (line for line in lines if not line.startswith(("/**", "*", "//")))
+    return frozenset(word for line in code for word in re.findall(r"\w+", line))
 
 
 def types_ts() -> str:
