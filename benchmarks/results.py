@@ -101,9 +101,7 @@ def seeds_of(path: Path) -> SeedsRecord | None:
     if not folder.exists or not any(folder.run(seed).finished for seed in folder.read()[1]):
         return None
     seeds = load_seeds(folder)
-    there = {run.config.train.seed for run in seeds.runs}
-    unfinished = [seed for seed in seeds.seeds if seed not in there and folder.run(seed).read_divergence() is None]
-    return None if unfinished else seeds
+    return None if seeds.unfinished else seeds
 
 
 def flops(run: RunRecord) -> float:

@@ -39,6 +39,16 @@ class SeedsRecord:
         return max(scored, key=lambda run: sign * (run.kept_score or 0.0))
 
     @property
+    def missing(self) -> list[int]:
+        there = {run.config.train.seed for run in self.runs}
+        return [seed for seed in self.seeds if seed not in there]
+
+    @property
+    def unfinished(self) -> list[int]:
+        """Return the seeds that may still be trained: those missing that did not diverge."""
+        return [seed for seed in self.missing if SeedsFolder(self.path).run(seed).read_divergence() is None]
+
+    @property
     def ensemble(self) -> Score | None:
         return None if self.evaluation is None else self.runs[0].task_report.score(self.evaluation)
 
@@ -66,14 +76,12 @@ def write_seeds_report(folder: SeedsFolder) -> SeedsRecord:
     """
     facts = load_seeds(folder)
     with readable_records(folder.path):
-        first, ensemble, there = facts.runs[0], facts.ensemble, {run.config.train.seed for run in facts.runs}
-        missing = [seed for seed in facts.seeds if seed not in there]
-        open_ones = [seed for seed in missing if folder.run(seed).read_divergence() is None]
+        first, ensemble = facts.runs[0], facts.ensemble
         scores = [value for run in facts.runs if (value := run.score.value) is not None]
         of_all = ensemble and {"metric": ensemble.metric.name, "value": ensemble.value, "ci95": ensemble.interval}
         report = {
-            "missing": missing,
-            "best": None if open_ones else facts.best.path.name,
+            "missing": facts.missing,
+            "best": None if facts.unfinished else facts.best.path.name,
             "split": first.evaluation and first.evaluation.split,
             "score": {"metric": first.score.metric.name, **summary_stats(scores)} if scores else None,
             "ensemble": of_all,

@@ -46,7 +46,7 @@ export const largestColumn = (grid: Grid, row: number) => largest([...Array(grid
 /** The row that attends most to a column. */
 export const largestRow = (grid: Grid, col: number, rows: readonly number[]) => largest(rows, (row) => at(grid, row, col));
 
-/** The index of the prediction whose next token is least probable, of those that `may` be asked about; -1: there is none. */
+/** The index of the prediction whose next token is least probable, of those that `may` be looked at; -1: there is none. */
 export function leastCertain(predictions: readonly Prediction[], may: (prediction: Prediction) => boolean): number {
   const asked = [...predictions.keys()].filter((i) => predictions[i]!.actual && may(predictions[i]!));
   return largest(asked, (i) => -predictions[i]!.actual!.log_prob);
