@@ -168,8 +168,7 @@ def test_integrated_gradients_report_too_few_steps() -> None:
     value_fn = make_value_function(e, AttributeRequest(prediction=3))
     scores, completeness = integrated_gradients(value_fn, min_steps=8, max_steps=8)
     start, end = value_fn.baseline_and_value()
-    total = sum(sum(of_stream) for of_stream in scores.values())
-    assert completeness.error == pytest.approx(abs(total - (end - start)), abs=1e-5)
+    assert completeness.error == pytest.approx(abs(scores.sum() - (end - start)), abs=1e-5)
     assert completeness.relative == pytest.approx(completeness.error / abs(end - start), abs=1e-5)
     assert completeness.n_steps == 8 and not completeness.ok and completeness.relative > 0.02
     _, better = integrated_gradients(value_fn, min_steps=8)
@@ -292,8 +291,8 @@ def test_faithfulness_of_the_best_ranking_beats_random() -> None:
     weights = np.linspace(-1, 2, value_fn.n_words)
 
     class Sum(type(value_fn)):
-        def values(self, erased: np.ndarray) -> np.ndarray:
-            return (~erased * weights).sum(axis=1)
+        def values(self, words: np.ndarray) -> np.ndarray:
+            return (~words * weights).sum(axis=1)
 
     known = Sum(**{name: getattr(value_fn, name) for name in value_fn.__dataclass_fields__})
     random = random_mean_drops(known)
@@ -317,7 +316,7 @@ def test_random_mean_drops_uses_fewer_rankings_for_long_texts() -> None:
     subject = untrained("classify")
     value_fn = make_value_function(infer(subject, "a b c"), AttributeRequest())
     assert len(random_mean_drops(value_fn)) == 200
-    wide = replace(value_fn, ids=[torch.zeros(1, 1000, dtype=torch.long)], mask=None)
+    wide = replace(value_fn, inputs={"ids": torch.zeros(1, 1000, dtype=torch.long)})
     wide = replace(wide, words={"text": np.full(1000, -1)}, n_words=0)
     assert len(random_mean_drops(wide)) == 100
 
@@ -352,7 +351,7 @@ def test_attribute_does_not_affect_other_threads() -> None:
                 seen.append(pool.submit(lambda: model(**e.model_inputs)).result())
 
         handle = model.encoder.register_forward_hook(meanwhile)
-        changed = value_fn.logits(value_fn.ids, rows)
+        changed = value_fn.logits(value_fn.inputs, rows)
         handle.remove()
         assert torch.equal(seen[0], expected)
         assert not torch.allclose(changed[0], expected[0, 1])
@@ -369,15 +368,15 @@ def test_integrated_gradients_report_errors_that_cancel(monkeypatch: pytest.Monk
     """The scores of two tokens change abruptly, one up and one down, so that their sum does not change."""
     value_fn = make_value_function(infer(untrained("classify"), "a b"), AttributeRequest())
 
-    def along(path: Any, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def along(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         peak = np.exp(-(((points - 0.37) / 0.01) ** 2))
         return np.zeros_like(points), np.stack([peak, -peak], axis=1)
 
-    monkeypatch.setattr(integrated_gradients_module._Path, "_along", along)
+    monkeypatch.setattr(integrated_gradients_module, "path", lambda value_fn: along)
     scores, completeness = integrated_gradients(value_fn)
     true = 0.01 * math.sqrt(math.pi)
     assert completeness.ok and completeness.error < 1e-12
-    assert abs(scores["text"][0] - true) > 0.002, "the score is wrong"
+    assert abs(scores[0] - true) > 0.002, "the score is wrong"
     assert completeness.token_error > 0.002, "and that is told"
 
 

@@ -82,7 +82,7 @@ def test_a_prediction_depends_on_words_of_both_sides(form: str) -> None:
         inputs["ids"][0, torch.from_numpy(function.words["text"] == function.n_words - 1)] = function.erase_id
         with torch.no_grad():
             erased = e.subject.model(**inputs)[0, index].log_softmax(dim=-1)[function.measure.ids[0]]
-        scores = function.sum_over_words(e.attribute(prediction=index).scores)
+        scores = function.sum_over_words(torch.tensor(e.attribute(prediction=index).scores["text"]).numpy())
         assert abs(scores[-1] - (value - float(erased))) < 1e-4
     assert e.attribute("integrated_gradients", prediction=index).completeness.ok
 

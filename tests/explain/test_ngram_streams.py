@@ -148,11 +148,11 @@ def test_integrated_gradients_equal_captum_with_ngrams(run: Run) -> None:
     value_fn = make_value_function(e, AttributeRequest())
     ours, completeness = integrated_gradients(value_fn, tolerance=1e-4)
     assert completeness.relative < 1e-3
-    erased, kept = (value_fn.erased_embeddings([np.full((1, 3), on)])[0] for on in (True, False))
+    erased, kept = (value_fn.embedded(np.full((1, 3), on))[0] for on in (True, False))
     assert not torch.equal(kept[0, 1], erased[0, 1])
 
     def f(vectors: torch.Tensor) -> torch.Tensor:
-        return value_fn.quantity(value_fn.logits([value_fn.ids[0].expand(len(vectors), -1)], [vectors]))
+        return value_fn.quantity(value_fn.logits(value_fn.erased(np.full((len(vectors), 3), False)), [vectors]))
 
     theirs = IntegratedGradients(f).attribute(kept, erased, n_steps=1000, method="gausslegendre")
-    np.testing.assert_allclose(ours["text"], theirs.sum(-1)[0].detach().numpy(), atol=1e-3)
+    np.testing.assert_allclose(ours, theirs.sum(-1)[0].detach().numpy(), atol=1e-3)

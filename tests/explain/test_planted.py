@@ -53,7 +53,7 @@ def scored(method: str, subject: Subject) -> list[tuple[list[str], np.ndarray]]:
     for e in about(subject):
         value_fn = make_value_function(e, AttributeRequest(target=1))
         scores = leave_one_out(value_fn) if method == "erase" else integrated_gradients(value_fn)[0]
-        results.append((e.streams[0].pieces, np.array(scores["text"])))
+        results.append((e.streams[0].pieces, scores))
     return results
 
 

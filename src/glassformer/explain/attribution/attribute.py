@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from glassformer.errors import UsageError
@@ -113,7 +113,8 @@ def attribute(explanation: Explanation, request: AttributeRequest | None = None)
         scores, completeness = integrated_gradients(value_fn)
     random = _random_mean_drops(explanation, value_fn)
     comprehensiveness, sufficiency = faithfulness(value_fn, value_fn.sum_over_words(scores), random)
-    logits = value_fn.erased_logits([np.zeros((1, len(words)), dtype=bool) for words in value_fn.words.values()])[0]
+    logits = value_fn.erased_logits(np.zeros((1, len(scores)), dtype=bool))[0]
+    of = value_fn.by_stream(scores)
     measure = value_fn.measure
     target = _candidate(explanation, logits, measure.ids[0])
     foil = None if measure.foil is None else _candidate(explanation, logits, measure.foil)
@@ -124,7 +125,7 @@ def attribute(explanation: Explanation, request: AttributeRequest | None = None)
         foil=foil,
         value=value,
         baseline_value=baseline,
-        scores={s.name: [*scores[s.name], *[0.0] * (len(s) - len(scores[s.name]))] for s in explanation.streams},
+        scores={s.name: np.pad(of[s.name], (0, len(s) - len(of[s.name]))).tolist() for s in explanation.streams},
         word_texts={
             stream.name: words_read(stream, len(value_fn.words[stream.name])) for stream in explanation.streams
         },
@@ -164,12 +165,8 @@ def erase_each(
     explanation: Explanation, request: EraseRequest, erasures: Sequence[Mapping[Any, Sequence[int]]]
 ) -> list[Erased]:
     """Return `erase` for each of these erasures instead of that of the request, all in one batch."""
-    value_fn = make_value_function(explanation, request)
-    n = len(erasures)
-    # The last row erases nothing.
-    erased = [np.zeros((n + 1, len(words)), dtype=bool) for words in value_fn.words.values()]
-    for row, positions in enumerate(erasures):
-        _mark(explanation, value_fn, [stream[row] for stream in erased], positions)
+    value_fn, n = make_value_function(explanation, request), len(erasures)
+    erased = np.array([_erased_tokens(explanation, value_fn, positions) for positions in (*erasures, {})])
     logits = value_fn.erased_logits(erased)
     *values, original = value_fn.quantity(logits).tolist()
     if explanation.is_number:
@@ -184,33 +181,29 @@ def erase_each(
 def erase_words(explanation: Explanation, prediction: int | None) -> list[tuple[dict[str, list[int]], Erased]]:
     """Return the positions of each word that a prediction depends on, by stream, and the prediction without it."""
     request = EraseRequest({}, prediction=prediction)
-    value_fn = make_value_function(explanation, request)
+    words = make_value_function(explanation, request).words
     places = [
-        {name: np.flatnonzero(words == word).tolist()}
-        for name, words in value_fn.words.items()
-        for word in np.unique(words[words >= 0])
+        {name: np.flatnonzero(of == word).tolist()} for name, of in words.items() for word in np.unique(of[of >= 0])
     ]
     return list(zip(places, erase_each(explanation, request, places), strict=True)) if places else []
 
 
-def _mark(
-    explanation: Explanation, value_fn: ValueFunction, rows: Sequence[np.ndarray], erased: Mapping[str, Sequence[int]]
-) -> None:
-    """Set the erased positions in a row per stream."""
+def _erased_tokens(
+    explanation: Explanation, value_fn: ValueFunction, erased: Mapping[str, Sequence[int]]
+) -> Bool[np.ndarray, " T"]:
+    """Return which tokens are erased, given their positions by stream."""
     streams = {stream.name: stream for stream in explanation.streams}
-    names = list(value_fn.words)
+    if unknown := [name for name in erased if name not in streams]:
+        raise UsageError(f"erase.{unknown[0]}: this model has no such stream", f"there is {', '.join(streams)}")
     for name, positions in erased.items():
-        if name not in names:
-            raise UsageError(f"erase.{name}: this model has no such stream", f"there is {', '.join(names)}")
-        stream, row = streams[name], rows[names.index(name)]
+        stream = streams[name]
         for position in positions:
             if position >= len(stream.ids):
                 raise UsageError(f"erase.{name}: there is no position {position} in {len(stream.ids)} tokens")
             if stream.special[position]:
                 raise UsageError(f"erase.{name}: {stream.pieces[position]} is a special token, which cannot be erased")
-            # The prediction does not depend on later positions.
-            if position < len(row):
-                row[position] = True
+    # The prediction does not depend on positions after those that the value function reads.
+    return np.concatenate([np.isin(np.arange(len(of)), erased.get(name, ())) for name, of in value_fn.words.items()])
 
 
 @weak_cache

@@ -11,6 +11,7 @@ They are in the units of the value function, not in probabilities as in the pape
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,17 +21,19 @@ from torch import Tensor
 
 from glassformer.explain.attribution.value_function import ValueFunction
 from glassformer.explain.capture.exact_inference import exact_inference
+from glassformer.explain.edits.measure import repeated
 
 
-def leave_one_out(value_fn: ValueFunction) -> dict[str, list[float]]:
-    """Return the score of each token by stream: its share of the drop when its word is erased.
+def leave_one_out(value_fn: ValueFunction) -> Float[np.ndarray, " T"]:
+    """Return the score of each token: its share of the drop when its word is erased.
 
     All tokens of a word are erased together and share the drop equally, so the scores of a word's tokens sum to it.
     Scores of different words need not sum to anything: of two words with one meaning, erasing either changes little.
     """
-    n = value_fn.n_words
+    n, word_of = value_fn.n_words, value_fn.word_of
     values = value_fn.values(np.concatenate([np.zeros((1, n), dtype=bool), np.eye(n, dtype=bool)]))
-    return value_fn.spread_over_tokens(values[0] - values[1:])
+    shares = (values[0] - values[1:]) / np.maximum(value_fn.sum_over_words(np.ones(len(word_of))), 1)
+    return np.append(shares, 0.0)[word_of]  # a last 0, for the tokens of word -1
 
 
 PANEL = 8
@@ -61,26 +64,10 @@ class Completeness:
     quadrature rule with one more point in each panel."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Panel:
-    """The part [start, end] of the path: f at its ends, and its contribution to the score of each token."""
-
-    start: float
-    end: float
-    f_start: float
-    f_end: float
-    scores: Float[np.ndarray, " L"]
-
-    @property
-    def error(self) -> float:
-        """Return the difference of the scores' sum from the change of f, to which it must be equal on every part."""
-        return abs(float(self.scores.sum()) - (self.f_end - self.f_start))
-
-
 def integrated_gradients(
     value_fn: ValueFunction, min_steps: int = MIN_STEPS, max_steps: int = MAX_STEPS, tolerance: float = TOLERANCE
-) -> tuple[dict[str, list[float]], Completeness]:
-    """Return the score of each token by stream, and the error of their sum.
+) -> tuple[Float[np.ndarray, " T"], Completeness]:
+    """Return the score of each token, and the error of their sum.
 
     It uses Gauss–Legendre quadrature in panels of 8 points. No fixed number of steps suffices for every text, as
     gradients can change abruptly anywhere on the path; so a panel whose scores do not sum to the change of f between
@@ -93,72 +80,71 @@ def integrated_gradients(
         tolerance: the maximum sum of the panels' errors, relative to |f(x) − f(x')|. It bounds the error of the
             sum and is stricter, since errors of opposite sign do not cancel in it.
     """
-    path = _Path(value_fn)
-    n_panels = max(1, min_steps // PANEL)
-    panels = path.panels([(i / n_panels, (i + 1) / n_panels) for i in range(n_panels)])
-    f_range = panels[-1].f_end - panels[0].f_start
+    along, n_panels = path(value_fn), max(1, min_steps // PANEL)
+    edges = np.arange(n_panels + 1) / n_panels
+    parts = np.stack([edges[:-1], edges[1:]], axis=1)
+    change, scores = _integrals(along, parts)
+    f_range = float(change.sum())
     allowed = tolerance * max(abs(f_range), MIN_RANGE)
     n_steps = PANEL * n_panels
-    while sum(p.error for p in panels) > allowed:
-        bad = [p for p in panels if p.error > allowed * (p.end - p.start)]
-        bad = sorted(bad, key=lambda p: -p.error)[: (max_steps - n_steps) // (2 * PANEL)]
-        if not bad:
+    while (errors := np.abs(scores.sum(axis=1) - change)).sum() > allowed:
+        bad = np.flatnonzero(errors > allowed * (parts[:, 1] - parts[:, 0]))
+        bad = bad[np.argsort(-errors[bad], kind="stable")][: (max_steps - n_steps) // (2 * PANEL)]
+        if not len(bad):
             break
-        halves = [half for p in bad for half in ((p.start, (p.start + p.end) / 2), ((p.start + p.end) / 2, p.end))]
-        halved = {p.start for p in bad}
-        panels = [p for p in panels if p.start not in halved] + path.panels(halves)
+        (start, end), middle = parts[bad].T, parts[bad].mean(axis=1)
+        halves = np.concatenate([np.stack([start, middle], axis=1), np.stack([middle, end], axis=1)])
+        old, new = (parts, change, scores), (halves, *_integrals(along, halves))
+        parts, change, scores = (np.concatenate([np.delete(a, bad, axis=0), b]) for a, b in zip(old, new, strict=True))
         n_steps += PANEL * len(halves)
-    total = np.sum([p.scores for p in panels], axis=0)
+    total = scores.sum(axis=0)
     error = abs(float(total.sum()) - f_range)
-    ends = np.cumsum([len(words) for words in value_fn.words.values()])
-    scores = {name: s.tolist() for name, s in zip(value_fn.words, np.split(total, ends[:-1]), strict=True)}
     relative = error / max(abs(f_range), MIN_RANGE)
-    second = np.sum([p.scores for p in path.panels([(p.start, p.end) for p in panels], PANEL + 1)], axis=0)
+    second = _integrals(along, parts, PANEL + 1)[1].sum(axis=0)
     token_error = float(np.abs(second - total).max(initial=0.0))
     complete = relative <= tolerance or value_fn.n_words == 0
-    return scores, Completeness(error, relative, n_steps, complete, token_error)
+    return total, Completeness(error, relative, n_steps, complete, token_error)
 
 
-class _Path:
-    """The straight line from the erased text (0) to the text (1), and the gradient of f along it."""
+Along = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""A function that returns f at N points of the path (N,), and its derivative along the path by token, (N, T)."""
 
-    def __init__(self, value_fn: ValueFunction) -> None:
-        self.value_fn = value_fn
-        self.starts, ends = (
-            value_fn.erased_embeddings(value_fn.token_masks(np.full((1, value_fn.n_words), erased)))
-            for erased in (True, False)
-        )
-        # (1, L, D) each.
-        self.differences = [end - start for end, start in zip(ends, self.starts, strict=True)]
 
-    def panels(self, parts: list[tuple[float, float]], n_points: int = PANEL) -> list[_Panel]:
-        """Integrate over parts of the path."""
-        x, w = np.polynomial.legendre.leggauss(n_points)
-        # With both ends, for the values of f there.
-        within = np.array([0.0, *(x + 1) / 2, 1.0])
-        start, end = np.array(parts).T[:, :, None]
-        values, slopes = self._along((start + (end - start) * within).ravel())
-        values = values.reshape(len(parts), n_points + 2)
-        slopes = slopes.reshape(len(parts), n_points + 2, -1)[:, 1:-1]
-        scores = (slopes * (w / 2)[:, None]).sum(axis=1) * (end - start)
-        return [_Panel(a, b, float(f[0]), float(f[-1]), s) for (a, b), f, s in zip(parts, values, scores, strict=True)]
+def _integrals(along: Along, parts: Float[np.ndarray, "P 2"], n_points: int = PANEL) -> tuple[np.ndarray, np.ndarray]:
+    """Return the change of f over parts of the path (P,), and what each token contributes to it, (P, T)."""
+    x, w = np.polynomial.legendre.leggauss(n_points)
+    within = np.array([0.0, *(x + 1) / 2, 1.0])  # with both ends, for the values of f there
+    start, end = parts.T[:, :, None]
+    values, slopes = along((start + (end - start) * within).ravel())
+    values = values.reshape(len(parts), n_points + 2)
+    slopes = slopes.reshape(len(parts), n_points + 2, -1)[:, 1:-1]
+    return values[:, -1] - values[:, 0], (slopes * (w / 2)[:, None]).sum(axis=1) * (end - start)
 
-    def _along(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return f at N points of the path (N,), and its derivative along the path by token, (N, L)."""
-        f, size = self.value_fn, max(1, GRADIENT_TOKENS // max(1, self.value_fn.n_tokens))
+
+def path(value_fn: ValueFunction) -> Along:
+    """Return f along the straight line from the erased text (0) to the text (1)."""
+    starts, ends = (
+        value_fn.embedded(value_fn.tokens_of(np.full((1, value_fn.n_words), erased))) for erased in (True, False)
+    )
+    differences = [end - start for end, start in zip(ends, starts, strict=True)]  # (1, L, D) each
+    size = max(1, GRADIENT_TOKENS // len(value_fn.word_of))
+
+    def along(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, slopes = [], []
-        with exact_inference(f.model), torch.inference_mode(False), torch.enable_grad():
-            for alpha in torch.from_numpy(points).to(self.differences[0]).split(size):
+        with exact_inference(value_fn.model), torch.inference_mode(False), torch.enable_grad():
+            for alpha in torch.from_numpy(points).to(differences[0]).split(size):
                 vectors = [
-                    (s + alpha[:, None, None] * d).requires_grad_()
-                    for s, d in zip(self.starts, self.differences, strict=True)
+                    (s + alpha[:, None, None] * d).requires_grad_() for s, d in zip(starts, differences, strict=True)
                 ]
-                value = f.quantity(f.logits([ids.expand(len(alpha), -1) for ids in f.ids], vectors))
+                inputs = {name: repeated(value, len(alpha)) for name, value in value_fn.inputs.items()}
+                value = value_fn.quantity(value_fn.logits(inputs, vectors))
                 gradients = torch.autograd.grad(value.sum(), vectors)
-                each = [(g * d).sum(dim=-1) for g, d in zip(gradients, self.differences, strict=True)]
+                each = [(g * d).sum(dim=-1) for g, d in zip(gradients, differences, strict=True)]
                 values.append(_float64(value))
                 slopes.append(_float64(torch.cat(each, dim=1)))
         return np.concatenate(values), np.concatenate(slopes)
+
+    return along
 
 
 def _float64(x: Tensor) -> np.ndarray:
@@ -218,7 +204,7 @@ def n_single_word_shares(n_words: int) -> int:
 def random_mean_drops(value_fn: ValueFunction, n_rankings: int | None = None) -> Float[np.ndarray, "R 2"]:
     """Return `mean_drops` of random rankings from a fixed seed, by default 200, or down to 100 for a long text."""
     if n_rankings is None:
-        affordable = RANDOM_TOKENS // (2 * len(SHARES) * max(1, value_fn.n_tokens))
+        affordable = RANDOM_TOKENS // (2 * len(SHARES) * len(value_fn.word_of))
         n_rankings = min(MAX_RANDOM, max(MIN_RANDOM, affordable))
     rng = np.random.default_rng(SEED)
     rankings = [rng.permutation(value_fn.n_words) for _ in range(n_rankings)]

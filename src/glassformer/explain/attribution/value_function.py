@@ -8,8 +8,7 @@ Requests may come from a page, so nothing in them is trusted. The model is not c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, cast
 
@@ -23,13 +22,12 @@ from torch.nn import functional as F
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.hooks import after_calls
-from glassformer.explain.edits.measure import Measure, measure_of_answer, measure_of_difference
+from glassformer.explain.edits.measure import Measure, measure_of_answer, measure_of_difference, repeated
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import NUMBER, Candidate, Prediction
 from glassformer.explain.request import MAX_PREFIX, Id, Request, ShortText
 from glassformer.explain.streams import Stream, StreamName
 from glassformer.nn.embeddings import TokenEmbedding
-from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.tasks import Task
 from glassformer.utils.console import announced
 
@@ -43,166 +41,130 @@ MAX_LOGITS = 1 << 26
 class ValueFunction:
     """The model's preference of a class or token (over another), or its number, as a function of the erased words.
 
-    A difference of two logits is also that of their log-probabilities.
+    A difference of two logits is also that of their log-probabilities. What is erased is a row of flags for each
+    variant, over words, or over the T tokens of all streams.
 
     Attributes:
         model: the model.
-        ids: the input ids, (1, L) per stream: [text], or [source, target before the position].
-        mask: True for the real source tokens, (1, S), or None.
+        inputs: its arguments by name, a batch of one; of a decoder the tokens up to the explained position.
         words: for each token of a stream the number of its word among the words of all streams, or -1: special tokens,
-            padding, and what follows the explained position are never erased. In the order of `ids`.
+            padding, and what follows the explained position are never erased. By stream, in order.
         n_words: the number of words of all streams.
-        position: None for a classifier; else the row of the logits that is explained, of a decoder the last of `ids`.
+        position: None for a classifier; else the row of the logits that is explained, of a decoder the last.
         measure: the quantity, of logits with one row.
         erase_id: the id that replaces an erased token.
-        ngram_batch: the n-grams of the tokens, for a model that reads them; an erased token has none.
         masked: True for a masked language model.
     """
 
     model: nn.Module
-    ids: list[Tensor]
-    mask: Tensor | None
-    words: dict[str, Int[np.ndarray, " L"]]
+    inputs: dict[str, Any]
+    words: dict[StreamName, Int[np.ndarray, " L"]]
     n_words: int
     position: int | None
     measure: Measure
     erase_id: int
-    ngram_batch: NgramBatch | None = None
     masked: bool = False
+
+    @property
+    def ids(self) -> list[Tensor]:
+        """Return the input ids, (1, L) per stream."""
+        return [self.inputs[INPUTS[name]] for name in self.words]
+
+    @property
+    def word_of(self) -> Int[np.ndarray, " T"]:
+        """Return `words` of all streams together."""
+        return np.concatenate([*self.words.values()])
+
+    @property
+    def embeddings(self) -> list[TokenEmbedding]:
+        """Return the embedding of each stream; one module may embed both."""
+        names = ["embedding"] if len(self.words) == 1 else ["src_embedding", "tgt_embedding"]
+        return [cast(TokenEmbedding, getattr(self.model, name)) for name in names]
+
+    def by_stream(self, x: np.ndarray) -> dict[StreamName, np.ndarray]:
+        """Return the part of each stream of an array whose last axis is all tokens."""
+        ends = np.cumsum([len(words) for words in self.words.values()])
+        return dict(zip(self.words, np.split(x, ends[:-1], axis=-1), strict=True))
+
+    def tokens_of(self, words: Bool[np.ndarray, "N W"]) -> Bool[np.ndarray, "N T"]:
+        """Return the erased tokens, given the erased words."""
+        return np.pad(words, ((0, 0), (0, 1)))[:, self.word_of]  # a last column of False, for the tokens of word -1
+
+    def sum_over_words(self, scores: Float[np.ndarray, " T"]) -> Float[np.ndarray, " W"]:
+        """Return the scores of words, given those of tokens: the sum over the word's tokens."""
+        return np.bincount(self.word_of + 1, scores, self.n_words + 1)[1:]
 
     def quantity(self, logits: Float[Tensor, "N C"]) -> Float[Tensor, " N"]:
         """Return the explained quantity from the logits of N variants."""
         return self.measure.of(logits[:, None])[:, 0]
 
-    def erased_logits(
-        self, erased: Sequence[Bool[np.ndarray, "N _"]], of: Callable[[Tensor], Tensor] = lambda logits: logits
-    ) -> Tensor:
-        """Return the logits (N, C) at the explained position of N variants, or a function of them, in batches.
+    def erased(self, tokens: Bool[np.ndarray, "N T"]) -> dict[str, Any]:
+        """Return the arguments of the model for N variants: an erased token loses its n-grams, as one in training."""
+        inputs = {name: repeated(value, len(tokens)) for name, value in self.inputs.items()}
+        for name, part in self.by_stream(tokens).items():
+            mask = torch.from_numpy(np.ascontiguousarray(part)).to(inputs[INPUTS[name]].device)
+            inputs[INPUTS[name]] = inputs[INPUTS[name]].masked_fill(mask, self.erase_id)
+            if (ngrams := inputs.get("ngram_batch")) is not None:
+                inputs["ngram_batch"] = replace(ngrams, index=ngrams.index.masked_fill(mask, 0))
+        return inputs
 
-        The variants are given by the erased tokens of each stream.
-        """
-        n_logits = 1 if self.position is None else self.embeddings[-1].weight.shape[0]
-        size = max(1, min(BATCH_TOKENS, MAX_LOGITS // n_logits) // max(1, self.n_tokens))
-        # Equal variants are evaluated once: a kernel may round two rows of a batch differently.
-        distinct: dict[bytes, int] = {}
-        rows = np.concatenate(erased, axis=1)
-        row_of = torch.tensor([distinct.setdefault(row.tobytes(), len(distinct)) for row in rows])
-        first = np.unique(row_of, return_index=True)[1]
-        found = []
-        with exact_no_grad(self.model):
-            starts = range(0, len(first), size)
-            for start in announced(starts, len(starts), "weighed the words in"):
-                batch = [tokens[first[start : start + size]] for tokens in erased]
-                found.append(of(self.logits(self.erased_ids(batch), ngram_batch=self._erased_ngrams(batch))))
-        return torch.cat(found)[row_of]
-
-    def logits(
-        self, ids: Sequence[Tensor], vectors: Sequence[Tensor] | None = None, ngram_batch: NgramBatch | None = None
-    ) -> Float[Tensor, "N C"]:
+    def logits(self, inputs: Mapping[str, Any], vectors: Sequence[Tensor] = ()) -> Float[Tensor, "N C"]:
         """Return the logits at the explained position of N variants.
 
         Args:
-            ids: (N, L) per stream.
-            vectors: (N, L, D) per stream: embeddings to use instead of those of `ids`, before positions are added.
-            ngram_batch: the n-grams of `ids`, for a model that reads them; `vectors` include them.
+            inputs: arguments of the model.
+            vectors: (N, L, D) per stream: embeddings to use instead of those of the ids, with their n-grams, before
+                positions are added.
         """
-        mask = None if self.mask is None else self.mask.expand(ids[0].shape[0], -1)
-        with _replaced_embeddings(self.embeddings, vectors):
-            if self.position is None:
-                return exact_forward(self.model, ids[0], mask, *([] if ngram_batch is None else [ngram_batch]))
-            if self.masked:
-                selected = torch.zeros_like(ids[0], dtype=torch.bool)
-                selected[:, self.position] = True
-                return exact_forward(self.model, ids[0], mask, ngram_batch, selected)
-            logits = exact_forward(self.model, *ids, *([] if len(ids) == 1 else [mask]))
-            return logits[:, -1]
+        remaining = iter(vectors)
 
-    @property
-    def embeddings(self) -> list[TokenEmbedding]:
-        """Return the embedding of each stream; one module may embed both."""
-        names = ["embedding"] if len(self.ids) == 1 else ["src_embedding", "tgt_embedding"]
-        return [cast(TokenEmbedding, getattr(self.model, name)) for name in names]
+        def replaced(module: nn.Module, args: tuple[Any, ...], _: Any, output: Tensor) -> Tensor:
+            embedding, x = cast(TokenEmbedding, module), next(remaining)
+            x = x if embedding.positions is None else x + embedding.positions(args[1])
+            return x if embedding.norm is None else embedding.norm(x)
 
-    @property
-    def n_tokens(self) -> int:
-        """Return the number of tokens of one variant."""
-        return sum(x.shape[1] for x in self.ids)
+        more: dict[str, Tensor] = {}
+        if self.masked:
+            more["selected"] = torch.zeros_like(inputs["ids"], dtype=torch.bool)
+            more["selected"][:, self.position] = True
+        with after_calls(self.embeddings if vectors else (), replaced):
+            logits = exact_forward(self.model, **inputs, **more)
+        return logits if self.position is None or self.masked else logits[:, -1]
 
-    def erased_ids(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> list[Tensor]:
-        """Return the ids of N variants by stream, given the erased tokens of each."""
-        masks = map(self._mask, erased)
-        return [ids.masked_fill(mask, self.erase_id) for ids, mask in zip(self.ids, masks, strict=True)]
+    def erased_logits(
+        self, tokens: Bool[np.ndarray, "N T"], of: Callable[[Tensor], Tensor] = lambda logits: logits
+    ) -> Tensor:
+        """Return the logits (N, C) at the explained position of N variants, or a function of them, in batches."""
+        n_logits = 1 if self.position is None else self.embeddings[-1].weight.shape[0]
+        size = max(1, min(BATCH_TOKENS, MAX_LOGITS // n_logits) // tokens.shape[1])
+        # Equal variants are evaluated once: a kernel may round two rows of a batch differently.
+        rows, row_of = np.unique(tokens, axis=0, return_inverse=True)
+        starts, found = range(0, len(rows), size), list[Tensor]()
+        with exact_no_grad(self.model):
+            for start in announced(starts, len(starts), "weighed the words in"):
+                found.append(of(self.logits(self.erased(rows[start : start + size]))))
+        return torch.cat(found)[torch.from_numpy(row_of.reshape(-1))]
 
-    def erased_embeddings(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> list[Float[Tensor, "N _ D"]]:
+    def embedded(self, tokens: Bool[np.ndarray, "N T"]) -> list[Float[Tensor, "N _ D"]]:
         """Return the embeddings of N variants by stream before positions, with n-grams and all else that is added."""
         found: list[Tensor] = []
 
-        def keep(module: nn.Module, args: Any, _: Any, output: Tensor) -> Tensor:
+        def keep(module: nn.Module, args: tuple[Any, ...], *_: Any) -> None:
             embedding = cast(TokenEmbedding, module)
             found.append(sum(args[2:], start=F.embedding(args[0], embedding.weight) * embedding.scale))
-            return output
 
-        with exact_no_grad(self.model), after_calls(dict.fromkeys(self.embeddings), keep):
-            self.logits(self.erased_ids(erased), ngram_batch=self._erased_ngrams(erased))
+        with exact_no_grad(self.model), after_calls(self.embeddings, keep):
+            self.logits(self.erased(tokens))
         return found
 
-    def _erased_ngrams(self, erased: Sequence[Bool[np.ndarray, "N _"]]) -> NgramBatch | None:
-        """Return the n-grams of N variants: an erased token loses them, as a masked one does in training."""
-        if self.ngram_batch is None:
-            return None
-        return replace(self.ngram_batch, index=self.ngram_batch.index.masked_fill(self._mask(erased[0]), 0))
-
-    def _mask(self, erased: Bool[np.ndarray, "N L"]) -> Bool[Tensor, "N L"]:
-        return torch.from_numpy(np.ascontiguousarray(erased)).to(self.ids[0].device)
-
-    def token_masks(self, erased: Bool[np.ndarray, "N W"]) -> list[Bool[np.ndarray, "N _"]]:
-        """Return the erased tokens of each stream, given the erased words."""
-        # A last column of False, for the tokens of word -1.
-        padded = np.concatenate([erased, np.zeros((len(erased), 1), dtype=bool)], axis=1)
-        return [padded[:, word_of] for word_of in self.words.values()]
-
-    def values(self, erased: Bool[np.ndarray, "N W"]) -> Float[np.ndarray, " N"]:
+    def values(self, words: Bool[np.ndarray, "N W"]) -> Float[np.ndarray, " N"]:
         """Return the quantity of N variants, given the erased words."""
-        return self.erased_logits(self.token_masks(erased), self.quantity).double().cpu().numpy()
+        return self.erased_logits(self.tokens_of(words), self.quantity).double().cpu().numpy()
 
     def baseline_and_value(self) -> tuple[float, float]:
         """Return the quantity with every word erased, and with none."""
         baseline, value = self.values(np.array([[True], [False]]).repeat(self.n_words, axis=1))
         return float(baseline), float(value)
-
-    def spread_over_tokens(self, scores: Float[np.ndarray, " W"]) -> dict[str, list[float]]:
-        """Return the scores of tokens by stream, given those of words: each divided equally among the word's tokens."""
-        word_of = np.concatenate([*self.words.values()])
-        n_tokens = np.bincount(word_of[word_of >= 0], minlength=self.n_words)
-        # A last 0, for the tokens of word -1.
-        shares = np.append(scores / np.maximum(n_tokens, 1), 0.0)
-        return {name: shares[word_of].tolist() for name, word_of in self.words.items()}
-
-    def sum_over_words(self, scores: dict[str, list[float]]) -> Float[np.ndarray, " W"]:
-        """Return the scores of words, given those of tokens by stream: the sum over the word's tokens."""
-        total = np.zeros(self.n_words + 1)
-        for name, word_of in self.words.items():
-            np.add.at(total, word_of, np.asarray(scores[name])[: len(word_of)])
-        return total[:-1]
-
-
-def _replaced_embeddings(
-    embeddings: Sequence[TokenEmbedding], vectors: Sequence[Tensor] | None
-) -> AbstractContextManager[None]:
-    """Return a context in which the embeddings, in this thread, return `vectors` in turn, with positions added.
-
-    It is a hook, so that the model computes as always from the embedding on.
-    """
-    remaining = iter(vectors or [])
-
-    def replace_output(module: nn.Module, args: Any, _: Any, output: Tensor) -> Tensor:
-        embedding = cast(TokenEmbedding, module)
-        x = next(remaining)
-        x = x if embedding.positions is None else x + embedding.positions(args[1])
-        return x if embedding.norm is None else embedding.norm(x)
-
-    # Without duplicates: one module may embed both streams.
-    return after_calls([] if vectors is None else dict.fromkeys(embeddings), replace_output)
 
 
 Method = Literal["erase", "integrated_gradients"]
@@ -242,32 +204,26 @@ def make_value_function(explanation: Explanation, request: AttributeRequest | Er
     explanation.check_has_answer()
     if explanation.edited is not None:
         raise UsageError("words are weighed without edits only", "take the explanation without edits")
-    task, row = explanation.subject.task, prediction_index(explanation, request.prediction)
+    row = prediction_index(explanation, request.prediction)
     prediction = requested_prediction(explanation, row)
-    measure = _measure_of(explanation, request, row)
-    ids: list[Tensor] = []
-    words: dict[str, np.ndarray] = {}
-    n_words = 0
-    masked = explanation.generation.masked is not None
+    masked, n_words = explanation.generation.masked is not None, 0
+    # Cloned, so that inference tensors can take part in autograd.
+    inputs = {n: x.clone() if isinstance(x, Tensor) else x for n, x in explanation.model_inputs.items()}
+    if prediction.position is not None and not masked:  # what a decoder's prediction depends on
+        last = INPUTS[explanation.streams[-1].name]
+        inputs[last] = inputs[last][:, : prediction.position + 1]
+    words: dict[StreamName, np.ndarray] = {}
     for stream in explanation.streams:
-        tensor = explanation.model_inputs[INPUTS[stream.name]]
-        if stream is explanation.streams[-1] and prediction.position is not None and not masked:
-            tensor = tensor[:, : prediction.position + 1]  # what a decoder's prediction depends on
-        words[stream.name] = _word_numbers(stream, tensor.shape[1], n_words)
+        words[stream.name] = _word_numbers(stream, inputs[INPUTS[stream.name]].shape[1], n_words)
         n_words = max(n_words, int(words[stream.name].max(initial=-1)) + 1)
-        # Cloned, so that inference tensors can take part in autograd.
-        ids.append(tensor.clone())
-    masks = (explanation.model_inputs.get(name) for name in ("padding_mask", "src_padding_mask"))
     return ValueFunction(
         model=explanation.subject.model,
-        ids=ids,
-        mask=next((mask.clone() for mask in masks if mask is not None), None),
+        inputs=inputs,
         words=words,
         n_words=n_words,
         position=prediction.position,
-        measure=replace(measure, rows=(0,)),
-        erase_id=erase_id(task),
-        ngram_batch=explanation.model_inputs.get("ngram_batch"),
+        measure=replace(_measure_of(explanation, request, row), rows=(0,)),
+        erase_id=erase_id(explanation.subject.task),
         masked=masked,
     )
 

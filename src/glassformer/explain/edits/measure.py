@@ -176,14 +176,14 @@ def _batches(
     for start in range(0, len(variants), size):
         check_cancelled()
         rows = [edits_on(explanation, v, other) for v in variants[start : start + size]]
-        inputs = {name: _repeated(value, len(rows)) for name, value in explanation.model_inputs.items()}
+        inputs = {name: repeated(value, len(rows)) for name, value in explanation.model_inputs.items()}
         with tuned(subject.device), torch.no_grad(), trace(subject.model, lambda _: False, tap=BatchedEdits(rows)):
             yield exact_forward(subject.model, **inputs)
         for row in rows:
             row.check_fired()
 
 
-def _repeated(value: Any, n: int) -> Any:
+def repeated(value: Any, n: int) -> Any:
     """Return an argument of the model for a batch of n equal texts."""
     if isinstance(value, NgramBatch):
         return replace(value, index=value.index.expand(n, -1))
