@@ -12,13 +12,14 @@ endif
 # Two workers take half of the tests each, in order, so that what a file of tests shares is made once.
 TESTS := $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-.PHONY: help demo docs docs-check classroom screenshots test test-avx2 test-all browser format lint results results-train bench bench-peers web web-check clean
+.PHONY: help demo docs docs-check classroom screenshots test test-avx2 test-all mutants browser format lint results results-train bench bench-peers web web-check clean
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (a few minutes; it says how long)"
 	@echo "make test       the tests; it says first how long they take here"
 	@echo "make test-avx2  the tests of numbers again, as on a processor without AVX-512"
 	@echo "make test-all   the slow tests too"
+	@echo "make mutants    change the package in 100 places, one at a time, and see which changes no test notices (hours)"
 	@echo "make browser    a Chromium for the tests of the page, where there is none (Debian: apt-get)"
 	@echo "make format     ruff format on every Python file"
 	@echo "make lint       ruff and pyright"
@@ -35,9 +36,10 @@ help:
 demo: $(VENV)/.installed
 	$(BIN)/glassformer demo
 
+# With CI=true a fault that breaks everything ends after 50 failures, not after as many times of waiting.
 test: $(VENV)/.installed-test
 	@$(BIN)/python -m tests.helpers.announce
-	$(TESTS) -m "not slow"
+	$(TESTS) -m "not slow" $(if $(CI),--maxfail=50)
 
 # The numeric parts as on a processor without AVX-512.
 test-avx2: $(VENV)/.installed-test
@@ -46,6 +48,14 @@ test-avx2: $(VENV)/.installed-test
 
 test-all: $(VENV)/.installed-test
 	GLASSFORMER_KILLS=200 $(TESTS)
+
+# SEED chooses other mutants: make mutants SEED=2. What the tests execute is measured first, and kept until it is removed.
+SEED := 1
+mutants: $(VENV)/.installed-test build/mutants/executed
+	$(BIN)/python -m tests.mutants build/mutants/$(SEED).json --executed build/mutants/executed --seed $(SEED)
+
+build/mutants/executed:
+	COVERAGE_FILE=$(CURDIR)/$@ $(TESTS) -m "not slow" --cov=src/glassformer --cov-context=test --cov-report=
 
 # Without a browser the tests of the page are skipped, except where CI=true: there they fail.
 browser:
