@@ -32,7 +32,7 @@ from glassformer.utils import plotting  # noqa: E402 - after the type checker is
 
 DRAWN = {name: getattr(plotting, name) for name in UNDRAWN}
 
-KEPT = {"PATH", "CI", "OMP_NUM_THREADS", "GLASSFORMER_DATA", "GLASSFORMER_KILLS", "VIRTUAL_ENV"}
+KEPT = {"PATH", "CI", "COVERAGE_FILE", "OMP_NUM_THREADS", "GLASSFORMER_DATA", "GLASSFORMER_KILLS", "VIRTUAL_ENV"}
 KEPT |= {"ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "FBGEMM_ENABLE_INSTRUCTIONS"}
 """The variables of the caller that tests see, besides those of pytest itself."""
 
