@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from glassformer.config import Config as Config
     from glassformer.config.recipes import load_recipe as load_recipe
     from glassformer.explain.trace import trace as trace
+    from glassformer.models.decoder_models import LanguageModel as LanguageModel
+    from glassformer.models.decoder_models import Translator as Translator
     from glassformer.models.encoder_models import TextClassifier as TextClassifier
-    from glassformer.models.language_model import LanguageModel as LanguageModel
-    from glassformer.models.translator import Translator as Translator
     from glassformer.nn.attention import MultiHeadAttention as MultiHeadAttention
     from glassformer.nn.attention import attention as attention
     from glassformer.run import Run as Run

@@ -273,7 +273,7 @@ def import_model(source: str | Path, out: str | Path, *, max_len: int | None = N
     Raises:
         UsageError, CheckpointError: it is of a kind that is not read, or damaged; or `out` is not empty.
     """
-    from glassformer.interop.read import import_folder
+    from glassformer.interop.transfer import import_folder
 
     import_folder(_folder(source), _folder(out), max_len)
     return load(out)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from glassformer.data.datasets.columns import ColumnSpecs
     from glassformer.explain.explanation import Explanation
-    from glassformer.interop.choose import Target
-    from glassformer.interop.export import Export
+    from glassformer.interop.export_facts import Target
+    from glassformer.interop.transfer import Export
     from glassformer.tasks import Task
     from glassformer.utils.device import Computing, Precision
 
@@ -315,8 +315,8 @@ class Run:
         license: str | None = None,
         allow_changed_data: bool = False,
     ) -> Export:
-        """Write the run in the form of another library, and compare what was written; see `interop.export.export`."""
-        from glassformer.interop.export import export
+        """Write the run in the form of another library, and compare what was written; see `interop.transfer.export`."""
+        from glassformer.interop.transfer import export
 
         if self.joined:
             raise UsageError("several runs cannot be exported as one", f"load one alone: {str(self.path)!r}")

@@ -9,7 +9,7 @@ from tests.browser.app import App
 from tests.helpers.pretrained import bert_folder
 
 import glassformer
-from glassformer.interop import read
+from glassformer.interop import transfer
 from glassformer.run import Run
 
 HEAD_OFF = "encoder.1.self.context[head:0]=0"
@@ -19,7 +19,7 @@ HEAD_OFF = "encoder.1.self.context[head:0]=0"
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("encoder")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "check_import", lambda *_: None)
+        patch.setattr(transfer, "check_import", lambda *_: None)
         return glassformer.import_model(bert_folder(folder / "source", "bare"), folder / "run")
 
 

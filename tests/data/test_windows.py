@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from glassformer.config import TrainConfig
 from glassformer.data.batches import shuffled_windows
-from glassformer.distributed.process_group import ProcessGroup
+from glassformer.distributed import ProcessGroup
 
 
 def permuted_table(n: int, max_len: int, train: TrainConfig, epoch: int) -> list[np.ndarray]:

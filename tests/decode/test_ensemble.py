@@ -6,13 +6,10 @@ import math
 
 import pytest
 import torch
-from tests.helpers.uncached import recompute
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.incremental import ModelDecoder, TranslationDecoder
-from glassformer.decode.sampling import generate_ids
-from glassformer.decode.search import Special
-from glassformer.decode.translate import translate_ids
+from glassformer.decode.jobs import generate_ids, translate_ids
 from glassformer.models.bf16 import cast_for_inference
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
 
@@ -26,7 +23,7 @@ def translators(toy):
 
 
 def translate(toy, model, sources, config=BEAM, **options):
-    return translate_ids(model, sources, config, Special(toy.PAD, toy.BOS, toy.EOS), **options)
+    return translate_ids(model, sources, config, (toy.PAD, toy.BOS, toy.EOS), **options)
 
 
 def log_prob_of(model, toy, source, ids):
@@ -50,39 +47,6 @@ def test_a_search_finds_what_one_pass_finds_as_likely(toy, translators) -> None:
             if hypothesis.finished:
                 expected = log_prob_of(translators, toy, source, hypothesis.ids)
                 assert hypothesis.log_prob == pytest.approx(expected, abs=1e-3)
-
-
-def test_together_they_say_what_none_says_alone(toy, translators) -> None:
-    sources, likeliest = (
-        toy.sentences(4, 12),
-        DecodeConfig(beam_size=8, n_best=8, length_penalty=0.0, max_new_tokens=16),
-    )
-    of_all, *of_each = (translate(toy, model, sources, likeliest) for model in (translators, *translators.members))
-    ranked = [[[h.ids for h in found] for found in by] for by in (of_all, *of_each)]
-    assert ranked[0] not in ranked[1:]
-    others = [
-        max(log_prob_of(translators, toy, source, h[0].ids) for h in at)
-        for source, *at in zip(sources, *of_each, strict=True)
-    ]
-    assert sum(found[0].log_prob for found in of_all) > sum(others) - 1e-3
-
-
-def test_a_cache_changes_nothing(toy, translators, monkeypatch) -> None:
-    sources = toy.sentences(5, 6)
-    ways = BEAM, DecodeConfig(beam_size=1), DecodeConfig(sample=True, n_best=2, top_p=0.9)
-    cached = [translate(toy, translators, sources, way) for way in ways]
-    recompute(monkeypatch)
-    for found, way in zip(cached, ways, strict=True):
-        again = translate(toy, translators, sources, way)
-        assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in again]
-
-
-def test_twice_the_same_model_is_that_model(toy) -> None:
-    one, sources = toy.translator(0), toy.sentences(6, 6)
-    alone, twice = (translate(toy, model, sources) for model in (one, Ensemble([one, one]).eval()))
-    for a, b in zip(alone, twice, strict=True):
-        assert [h.ids for h in a] == [h.ids for h in b]
-        assert [h.log_prob for h in a] == pytest.approx([h.log_prob for h in b], abs=1e-3)
 
 
 def test_language_models_write_the_likeliest_of_the_mean(toy) -> None:

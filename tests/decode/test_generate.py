@@ -7,7 +7,8 @@ import torch
 from tests.helpers.uncached import recompute
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.sampling import generate_ids, sample_tokens, uniform_numbers
+from glassformer.decode.jobs import generate_ids
+from glassformer.decode.sampling import sample_tokens, uniform_numbers
 from glassformer.errors import UsageError
 from glassformer.text.long_text import window_start
 
@@ -46,7 +47,7 @@ def test_equals_the_definition_for_prompts_of_any_length(toy, model, config, mon
     eos = toy.EOS
     expected = [by_definition(model, prompt, config, 100 + i, eos) for i, prompt in enumerate(prompts)]
     for batch_rows in (64, 1, 4):
-        monkeypatch.setattr("glassformer.decode.sampling.BATCH_ROWS", batch_rows)
+        monkeypatch.setattr("glassformer.decode.jobs.BATCH_ROWS", batch_rows)
         assert generate_ids(model, prompts, config, eos=eos, first_row=100) == expected
     recompute(monkeypatch)
     assert generate_ids(model, prompts, config, eos=eos, first_row=100) == expected
@@ -63,7 +64,7 @@ def test_prompts_can_be_handed_over_in_pieces_and_any_order(toy, model):
 def test_processes_write_what_one_does(toy, model, monkeypatch):
     prompts, config = toy.sentences(1, 10, 19), DecodeConfig(max_new_tokens=12)
     alone = generate_ids(model, prompts, config, eos=toy.EOS)
-    monkeypatch.setattr("glassformer.decode.sampling.n_workers_for", lambda *_: 3)
+    monkeypatch.setattr("glassformer.decode.jobs.n_workers_for", lambda *_: 3)
     assert generate_ids(model, prompts, config, eos=toy.EOS) == alone
 
 

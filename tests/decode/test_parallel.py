@@ -13,8 +13,8 @@ import time
 import pytest
 import torch
 
-from glassformer.decode import parallel
-from glassformer.decode.parallel import map_forked, n_workers_for
+from glassformer.decode import jobs
+from glassformer.decode.jobs import map_forked, n_workers_for
 from glassformer.errors import DivergedError, ResourceError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there processes are forked")
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there proc
 @pytest.fixture
 def two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(parallel.sys, "platform", "linux")
+    monkeypatch.setattr(jobs.sys, "platform", "linux")
     monkeypatch.setattr(threading, "active_count", lambda: 1)
 
 
@@ -99,7 +99,7 @@ def test_none_is_left_behind_after_ctrl_c() -> None:
 
 PARENT = """
 import os, time
-from glassformer.decode.parallel import map_forked
+from glassformer.decode.jobs import map_forked
 
 def work(i):
     os.write(1, b"%d\\n" % os.getpid())  # in one piece: two processes write

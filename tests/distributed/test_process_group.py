@@ -6,6 +6,7 @@ import itertools
 import logging
 import signal
 import time
+from collections.abc import Callable
 from threading import Thread
 
 import numpy as np
@@ -26,8 +27,8 @@ from tests.helpers.together import (
 )
 from torch.distributed import TCPStore
 
-from glassformer.distributed import process_group
-from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup, init_distributed
+from glassformer import distributed
+from glassformer.distributed import SINGLE_PROCESS, ProcessGroup, init_distributed
 from glassformer.errors import ResourceError, UsageError
 from glassformer.utils import console
 
@@ -100,24 +101,14 @@ def test_a_process_that_ends_while_the_others_meet_it_is_lost_and_no_wrong_flag(
     assert raised.value.exit_code == 6 and raised.value.hint == "give the same command again"
 
 
-def test_one_that_dies_as_the_others_connect_is_lost_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise RuntimeError("Gloo connectFullMesh failed with [pair.cc:152] SO_ERROR: Connection refused")
-
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(process_group, "rendezvous", refused)
-    with pytest.raises(ResourceError, match="ended while they met"), init_distributed("cpu"):
-        pass
-
-
 def test_one_that_dies_before_all_chose_a_device_is_lost_and_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(*_: object) -> None:
         raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")
 
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(process_group, "_rendezvous", lambda n: ProcessGroup(0, n))
-    monkeypatch.setattr(process_group.dist, "all_reduce", closed)
-    monkeypatch.setattr(process_group.dist, "destroy_process_group", lambda: None)
+    monkeypatch.setattr(distributed, "_rendezvous", lambda n: ProcessGroup(0, n))
+    monkeypatch.setattr(distributed.dist, "all_reduce", closed)
+    monkeypatch.setattr(distributed.dist, "destroy_process_group", lambda: None)
     monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
     monkeypatch.setattr(console, "ignore_rank", lambda: None)
     with pytest.raises(ResourceError, match=r"was lost.*before the first step"), init_distributed("cpu"):
@@ -156,32 +147,6 @@ def test_a_stop_that_one_process_raises_keeps_its_exit_code_in_all() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("accumulate", [1, 3])
-@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
-def test_any_number_of_processes_trains_the_same_curve(task: str, accumulate: int) -> None:
-    settings = {"accumulate": accumulate, "epochs": 3}
-    alone = train(SINGLE_PROCESS, task, 30, 60, settings)
-    assert len(alone["loss"]) > 4 and alone["valid"]
-    for size in (2, 4):
-        found = together(size, train, task, 30, 60, settings)
-        assert all(other == found[0] for other in found), "replicas are equal to the byte"
-        near(found[0], alone)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("task", "settings"),
-    [("classify", {"adversarial": 0.1}), ("classify", {"optimizer": "muon"}), ("translate", {"label_smoothing": 0.1})],
-    ids=str,
-)
-def test_objectives_and_optimizers_are_those_of_one_process(task: str, settings: dict) -> None:
-    alone = train(SINGLE_PROCESS, task, 8, 40, settings)
-    found = together(2, train, task, 8, 40, settings)
-    assert found[0] == found[1]
-    near(found[0], alone)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("task", ["classify", "translate", "lm"])
 def test_the_curve_in_bf16_is_that_of_one_process_within_its_rounding(task: str) -> None:
     settings = {"precision": "bf16", "epochs": 3, "lr": 3e-4}  # a text known by heart has a loss of rounding alone
@@ -198,29 +163,6 @@ def test_two_processes_with_a_batch_each_are_one_that_accumulates_two_to_the_byt
     alone = train(SINGLE_PROCESS, "translate", 12, 60, settings)
     for found in together(2, train, "translate", 12, 60, settings):
         assert found["kept"] == alone["kept"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("task", "settings"), [("classify", {"batch_size": 7}), ("lm", {"batch_size": 9})], ids=str)
-def test_a_last_batch_smaller_than_the_number_of_processes_is_shared_out_too(task: str, settings: dict) -> None:
-    """22 texts are three batches of 7 and one text; the windows of a text end in a short one."""
-    settings = settings | {"epochs": 3}
-    alone = train(SINGLE_PROCESS, task, 50, 22, settings)
-    found = together(4, train, task, 50, 22, settings)
-    assert all(other == found[0] for other in found)
-    near(found[0], alone)
-
-
-@pytest.mark.slow
-def test_processes_with_other_versions_are_told_so() -> None:
-    message = together(2, other_versions)
-    assert message == ["the 2 processes of this run differ in: versions"] * 2
-
-
-@pytest.mark.slow
-def test_processes_on_gpus_and_on_cpus_are_told_so() -> None:
-    message = together(2, mixed_devices)
-    assert message == ["the 2 processes of this run differ in: device"] * 2
 
 
 @pytest.mark.slow
@@ -257,3 +199,34 @@ def test_what_one_process_cannot_do_none_does() -> None:
     assert message[0] == message[1]
     assert message[0][0].startswith("UsageError the 2 processes of this run differ in: data start the same")
     assert message[0][1] == "DataError process 1: no such file: ä look"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "n", "settings"),
+    [
+        ("classify", 60, {}),
+        ("translate", 60, {"accumulate": 3}),
+        ("lm", 60, {"accumulate": 3}),
+        ("classify", 40, {"adversarial": 0.1}),
+        ("classify", 40, {"optimizer": "muon"}),
+        ("translate", 40, {"label_smoothing": 0.1}),
+        ("classify", 22, {"batch_size": 7}),  # three batches of 7 and one text
+        ("lm", 22, {"batch_size": 9}),  # the windows of a text end in a short one
+    ],
+    ids=str,
+)
+def test_any_number_of_processes_trains_the_same_curve(task: str, n: int, settings: dict) -> None:
+    settings = {"epochs": 3} | settings
+    alone = train(SINGLE_PROCESS, task, 30, n, settings)
+    assert len(alone["loss"]) > 4 and alone["valid"]
+    for size in (2, 4):
+        found = together(size, train, task, 30, n, settings)
+        assert all(other == found[0] for other in found), "replicas are equal to the byte"
+        near(found[0], alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("work", "fact"), [(other_versions, "versions"), (mixed_devices, "device")])
+def test_processes_that_differ_are_told_in_what(work: Callable, fact: str) -> None:
+    assert together(2, work) == [f"the 2 processes of this run differ in: {fact}"] * 2

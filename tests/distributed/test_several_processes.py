@@ -232,18 +232,6 @@ def workers(tmp_path: Path, launcher: subprocess.Popen[str]) -> list[int]:
 
 
 @pytest.mark.slow
-def test_torchrun_of_one_is_a_plain_run_to_the_byte(tmp_path: Path) -> None:
-    [plain] = start(tmp_path, 1, *new_run(tmp_path, "plain"))
-    assert plain.wait(180)[0] == 0
-    arguments = new_run(tmp_path, "one")
-    one = torchrun(tmp_path, 1, "--master-port", str(free_port()), "-m", "glassformer", *arguments)
-    assert one.wait(180) == 0, (tmp_path / "torchrun.txt").read_text(encoding="utf-8")
-    for file in ("model/model.safetensors", "config.toml", "predictions.jsonl"):
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "plain" / file).read_bytes(), file
-    assert curve(tmp_path, "one") == curve(tmp_path, "plain")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 1])
 @pytest.mark.parametrize("meeting", ["--standalone", "--master-port"])
 def test_torchrun_restarts_a_run_that_lost_a_process(lost: int, meeting: str, tmp_path: Path) -> None:

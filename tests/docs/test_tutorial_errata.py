@@ -19,10 +19,9 @@ from torch.nn import functional as F
 
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.config.recipes import load_recipe
-from glassformer.decode.search import Special
-from glassformer.decode.translate import translate_ids
+from glassformer.decode.jobs import translate_ids
 from glassformer.models import TextClassifier, Translator
-from glassformer.models.translator import BASE
+from glassformer.models.decoder_models import BASE
 from glassformer.nn.attention import Mask, MultiHeadAttention, attention, causal_mask
 from glassformer.nn.embeddings import SinusoidalPositions, TokenEmbedding, sinusoidal
 from glassformer.nn.layers import FeedForward, Layer, LayerNorm, Residual, RMSNorm, activate
@@ -278,7 +277,7 @@ def test_source_3_greedy_chooses_the_most_probable_word() -> None:
         logits[[BOS, PAD]] = -math.inf
         written.append(int(logits.argmax()))
     config = DecodeConfig(beam_size=1, max_new_tokens=10)
-    best = translate_ids(model, [source], config, Special(PAD, BOS, EOS))[0][0]
+    best = translate_ids(model, [source], config, (PAD, BOS, EOS))[0][0]
     assert best.ids == [token for token in written if token != EOS]
 
 
@@ -502,7 +501,7 @@ def test_source_5_error_generation_stops_at_the_end_token(beam_size: int) -> Non
 
     model.decode = decode
     config = DecodeConfig(beam_size=beam_size, max_new_tokens=12)
-    best = translate_ids(model, [[5, 6, EOS]], config, Special(PAD, BOS, EOS))[0][0]
+    best = translate_ids(model, [[5, 6, EOS]], config, (PAD, BOS, EOS))[0][0]
     assert (best.ids, best.finished) == ([7, 8, 9], True)
 
 
@@ -512,5 +511,5 @@ def test_source_5_error_generation_without_an_end_token_is_cut_and_says_so() -> 
     model = translator()
     model.decode = lambda tgt_in, *args, **kwargs: F.one_hot(torch.full_like(tgt_in, 7), 20).float() * 50
     config = DecodeConfig(beam_size=1, max_new_tokens=12)
-    cut = translate_ids(model, [[5, 6, EOS]], config, Special(PAD, BOS, EOS))[0][0]
+    cut = translate_ids(model, [[5, 6, EOS]], config, (PAD, BOS, EOS))[0][0]
     assert (cut.ids, cut.finished) == ([7] * 12, False)

@@ -22,9 +22,8 @@ from glassformer.explain.capture.tape import Step
 from glassformer.explain.learn.backward import GRADIENT, backward_pass, loss_steps
 from glassformer.explain.predictions import rows_of
 from glassformer.explain.record_store import RecordStore, get_parameter
+from glassformer.models.decoder_models import LanguageModel, Translator
 from glassformer.models.encoder_models import MaskedLanguageModel, TextClassifier
-from glassformer.models.language_model import LanguageModel
-from glassformer.models.translator import Translator
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.layers import RMSNorm
 from glassformer.nn.ngram_embeddings import NgramBatch

@@ -1,4 +1,4 @@
-"""Weights of torch's own layers and of Hugging Face's models, copied into ours, name by name."""
+"""Weights of torch's own layers, copied into ours, name by name."""
 
 from __future__ import annotations
 
@@ -23,26 +23,22 @@ def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
 
 
 @torch.no_grad()
-def copy(ours: nn.Module, theirs: nn.Module, transposed: bool = False) -> None:
-    """A linear layer or a norm; GPT-2 keeps its linear layers transposed."""
+def copy(ours: nn.Module, theirs: nn.Module) -> None:
+    """A linear layer or a norm."""
     assert isinstance(theirs.weight, Tensor)
-    ours.get_parameter("weight").copy_(theirs.weight.t() if transposed else theirs.weight)
+    ours.get_parameter("weight").copy_(theirs.weight)
     if isinstance(theirs.bias, Tensor):
         ours.get_parameter("bias").copy_(theirs.bias)
 
 
 @torch.no_grad()
-def copy_stacked(ours: MultiHeadAttention, weight: Tensor, bias: Tensor | None) -> None:
-    """Projections of queries, keys and values kept as one matrix (3D, D), as torch does and, transposed, GPT-2."""
-    for linear, w in zip((ours.q_proj, ours.k_proj, ours.v_proj), weight.chunk(3), strict=True):
-        linear.weight.copy_(w)
-    if bias is not None:
-        for linear, b in zip((ours.q_proj, ours.k_proj, ours.v_proj), bias.chunk(3), strict=True):
-            linear.bias.copy_(b)
-
-
 def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
-    copy_stacked(ours, theirs.in_proj_weight, theirs.in_proj_bias)
+    """Torch keeps the projections of queries, keys and values as one matrix (3D, D)."""
+    for linear, w in zip((ours.q_proj, ours.k_proj, ours.v_proj), theirs.in_proj_weight.chunk(3), strict=True):
+        linear.weight.copy_(w)
+    if theirs.in_proj_bias is not None:
+        for linear, b in zip((ours.q_proj, ours.k_proj, ours.v_proj), theirs.in_proj_bias.chunk(3), strict=True):
+            linear.bias.copy_(b)
     copy(ours.o_proj, theirs.out_proj)
 
 

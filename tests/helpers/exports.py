@@ -19,7 +19,7 @@ from tests.helpers.small import data_of
 from glassformer.config import Config, ModelConfig, TextConfig
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import UsageError
-from glassformer.interop.choose import choose
+from glassformer.interop.export_facts import choose
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.run import Run
@@ -67,7 +67,7 @@ def forms(most: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
     found = Counter[str]()
     for kind, form in itertools.product(KINDS, [*SOME, *FORMS]):
         try:
-            name = choose(kind, Config(model=ModelConfig(**SIZE, **form)), 1, "hf").architecture
+            name = choose(kind, Config(model=ModelConfig(**SIZE, **form)), 1, "hf")[0]
         except UsageError:
             continue
         found[name] += 1

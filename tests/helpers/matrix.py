@@ -24,12 +24,12 @@ from glassformer.explain.edits.states import sweep_states
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.one_label import of_same_label
 from glassformer.explain.page.service import Service
-from glassformer.interop.export import export
 from glassformer.interop.exported import ExportedModel, load_exported
+from glassformer.interop.transfer import export
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.tasks import TASKS
-from glassformer.text.decision import THRESHOLD
+from glassformer.text.answers import THRESHOLD
 
 FAMILIES = {
     "classifier": "classify",
@@ -198,7 +198,7 @@ def make_exported(task: str, out: Path) -> ExportedModel:
     """Return the exported model of a run of a family."""
     with pytest.MonkeyPatch.context() as patch:
         run = run_of(task, patch, WORDS if task in ("classify", "pretrain") else None)
-        patch.setattr("glassformer.interop.export.check_export", lambda *_: "not checked: by this test")
+        patch.setattr("glassformer.interop.transfer.check_export", lambda *_: "not checked: by this test")
         export(run, "ctranslate2" if task in ("translate", "lm") else "onnx", out)
     return load_exported(out)
 

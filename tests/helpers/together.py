@@ -19,8 +19,8 @@ import torch
 from tests.helpers.forking import forking
 from tests.helpers.small import config_of, data_of, small_run, steps_of
 
-from glassformer.distributed import process_group
-from glassformer.distributed.process_group import ProcessGroup, init_distributed
+from glassformer import distributed
+from glassformer.distributed import ProcessGroup, init_distributed
 from glassformer.errors import DataError, DivergedError, GlassformerError, Interrupted
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import StepMetrics
@@ -213,7 +213,7 @@ def mixed_devices(rank: int, size: int) -> str:
     """What is said where one process would compute on a GPU and the other on its CPU."""
     if rank:
         torch.cuda.device_count = lambda: size
-        process_group.choose_device = lambda name: torch.device("cuda")
+        distributed.choose_device = lambda name: torch.device("cuda")
     try:
         with init_distributed("auto"):
             return ""

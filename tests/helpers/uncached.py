@@ -38,5 +38,5 @@ class Recomputing(ModelDecoder):
 
 def recompute(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have `translate_ids` and `generate_ids` decode without a cache."""
-    monkeypatch.setattr("glassformer.decode.translate.TranslationDecoder", Recomputing)
-    monkeypatch.setattr("glassformer.decode.sampling.ModelDecoder", Recomputing)
+    monkeypatch.setattr("glassformer.decode.jobs.TranslationDecoder", Recomputing)
+    monkeypatch.setattr("glassformer.decode.jobs.ModelDecoder", Recomputing)

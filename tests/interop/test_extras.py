@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.exports import run_of
 
 from glassformer.errors import UsageError
-from glassformer.interop.export import export
 from glassformer.interop.exported import load_exported
+from glassformer.interop.transfer import export
 
 BYTES = {"tokenizer": "byte-bpe", "vocab_size": 300}
 GELU = {"activation": "gelu", "positions": "rotary"}

@@ -4,50 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.helpers.exports import SOME, TEXTS, printed_by_card, random_model, run_of
+from tests.helpers.exports import SOME, TEXTS, random_model, run_of
 
 from glassformer.config import DecodeConfig
-from glassformer.errors import UsageError
-from glassformer.interop.export import export
-from glassformer.interop.exported import load_exported
+from glassformer.interop.hf_model import write_hf
 from glassformer.interop.hf_settings import CLASSES
-from glassformer.interop.hf_writer import write_hf
+from glassformer.interop.transfer import export
 from glassformer.models import LanguageModel, Translator
 from glassformer.text.tokenizer import Tokenizer
-
-RUNS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("translate", {}, {}),
-    ("lm", {"activation": "gelu"}, {}),
-    (
-        "lm",
-        {"activation": "swiglu", "positions": "rotary", "norm": "rms"},
-        {"tokenizer": "byte-bpe", "vocab_size": 300},
-    ),
-]
-
-
-@pytest.mark.parametrize(("task", "form", "text"), RUNS, ids=str)
-def test_it_answers_as_its_run(
-    task: str,
-    form: dict[str, Any],
-    text: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run = run_of(task, monkeypatch, text, **form)
-    result = export(run, "hf", tmp_path / "out")
-    assert result.facts.check is not None, result.not_checked
-    model = load_exported(tmp_path / "out")
-    options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 30} if task == "lm" else {}
-    for ours, theirs in zip(run.predict(TEXTS, **options), model.predict(TEXTS, **options), strict=True):
-        assert ours == theirs  # read by us it is the model itself
-    assert result.facts.check["equal_answers"] == 1 and result.facts.check["largest_difference"] < 1e-4
-    assert printed_by_card(tmp_path / "out", monkeypatch, capsys)
-    assert not [*(tmp_path / "out").glob("*.py")] and b"auto_map" not in (tmp_path / "out/config.json").read_bytes()
 
 
 def test_the_tokenizer_of_a_translator_ends_texts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -61,14 +27,6 @@ def test_the_tokenizer_of_a_translator_ends_texts(monkeypatch: pytest.MonkeyPatc
     ids = model.generate(**tokenizer("abc", return_tensors="pt"), num_beams=1, max_new_tokens=8, max_length=None)
     ours = run.predict("abc", beam_size=1, max_new_tokens=8)
     assert tokenizer.decode(ids[0], skip_special_tokens=True) == ours["translation"]
-
-
-def test_a_setting_in_the_way_is_named_and_nothing_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    run = run_of("translate", monkeypatch, positions="rotary")
-    with pytest.raises(UsageError, match=r"model\.positions rotary") as error:
-        export(run, "hf", tmp_path / "out")
-    assert str(error.value.hint) == "use --to ctranslate2"
-    assert not (tmp_path / "out").exists()
 
 
 HOSTILE = [*TEXTS, "[PAD] [MASK]", "▁a ▁", "😀 é e\u0301", "a\r\nb\tc", " two  spaces ", "x" * 10_000, "<0x41> [EOS]"]

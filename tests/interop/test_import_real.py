@@ -18,7 +18,7 @@ from torch import Tensor
 
 import glassformer
 from glassformer.interop.check import sample_texts
-from glassformer.interop.read import import_folder
+from glassformer.interop.transfer import import_folder
 from glassformer.runs.model_folder import tensor_chunks
 
 NANO = Path(os.environ.get("GLASSFORMER_DATA", "nowhere")) / "pretrained" / "gpt-nano-sort"
@@ -140,25 +140,18 @@ def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_minilm_is_theirs_layer_by_layer(minilm: Path, tmp_path: Path) -> None:
+def test_minilm_answers_and_is_explained_as_there_and_comes_back(minilm: Path, tmp_path: Path) -> None:
+    """A hundred vectors as transformers reads it, pooled by the mean; and those of what is exported again."""
+    import transformers
+
     done = import_folder(minilm, tmp_path / "run")
-    assert (
-        done.model.task == "embed" and done.model.model.pooling == "mean" and done.model.source.license == "apache-2.0"
-    )
+    assert (done.model.task, done.model.model.pooling, done.model.source.license) == ("embed", "mean", "apache-2.0")
     assert done.check is not None and done.check.largest_difference < 1e-5
-    run = glassformer.load(tmp_path / "run")
+    run = glassformer.load(done.out, precision="fp32")
     answers = run.predict(["A dog runs.", "A puppy is running.", "Tax law."])
     near, same, far = (torch.tensor(answer["vector"]) for answer in answers)
     cosine = torch.nn.functional.cosine_similarity
     assert cosine(near, same, dim=0) > 0.7 > 0.3 > cosine(near, far, dim=0)
-
-
-@pytest.mark.slow
-def test_a_hundred_vectors_of_minilm_are_theirs_there_and_back(minilm: Path, tmp_path: Path) -> None:
-    """Read by transformers and pooled by the mean; and those of what is exported again."""
-    import transformers
-
-    run = glassformer.load(import_folder(minilm, tmp_path / "run").out, precision="fp32")
     texts = sample_texts(run.task.tokenizer, 100)
     ours = torch.tensor([answer["vector"] for answer in run.predict(texts)])
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
@@ -169,15 +162,10 @@ def test_a_hundred_vectors_of_minilm_are_theirs_there_and_back(minilm: Path, tmp
     real = inputs["attention_mask"][:, :, None]
     theirs = (states * real).sum(dim=1) / real.sum(dim=1)
     assert float((ours - theirs).abs().max()) < 1e-5
-    done = run.export("onnx", tmp_path / "out")
-    assert done.facts.kind == "text_embedder" and done.facts.check is not None
-    assert done.facts.check["n_texts"] == 100 and done.facts.check["equal_answers"] == 1
+    exported = run.export("onnx", tmp_path / "out").facts
+    assert exported.kind == "text_embedder" and exported.check is not None
+    assert exported.check["n_texts"] == 100 and exported.check["equal_answers"] == 1
     assert "license: apache-2.0" in (tmp_path / "out/README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_every_number_of_minilm_is_recomputed(minilm: Path, tmp_path: Path) -> None:
-    run = glassformer.import_model(minilm, tmp_path / "run")
     e = run.explain("A film that I would see again.")
     check_every_record(e, run.model)
     assert all(check.ok for check in e.checks)

@@ -1,8 +1,9 @@
-"""Llama, Marian and Pegasus folders, and exports of ours, that are damaged, hostile, or of a kind that is not read."""
+"""Folders of other libraries, and exports of ours, that are damaged, hostile, or of a kind that is not read."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,20 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.helpers.exports import CONTEXT, random_model
+from tests.helpers.exports import CONTEXT, letters, random_model
 from tests.helpers.for_each import for_each
-from tests.interop.test_import import DAMAGE, damage
+from tests.helpers.pretrained import WORDS, bert_folder
 
 import glassformer
-from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig
+from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop import read
-from glassformer.interop.choose import choose
-from glassformer.interop.hf_writer import write_hf
+from glassformer.interop.export_facts import choose
+from glassformer.interop.hf_model import write_hf
 from glassformer.models import LanguageModel, Translator
 from glassformer.runs.model_folder import tensor_chunks
 from glassformer.text.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 FORMS: dict[str, tuple[Any, dict[str, Any]]] = {
     "llama": (LanguageModel, {"norm": "rms", "activation": "swiglu", "positions": "rotary"}),
@@ -32,22 +34,15 @@ FORMS: dict[str, tuple[Any, dict[str, Any]]] = {
 Change = Callable[[dict[str, torch.Tensor], dict[str, Any]], object]
 
 
-@pytest.fixture(autouse=True)
-def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the comparison with transformers, which takes seconds to import."""
-    monkeypatch.setattr(read, "check_import", lambda *_: None)
-
-
 def folder_of(family: str, folder: Path, change: Change = lambda tensors, config: None) -> Path:
     """Write a folder of a family; `change` may change tensors and configuration before."""
+    if family == "bert":
+        return bert_folder(folder, change=change)
     kind, form = FORMS[family]
-    letters = "".join(chr(ord("A") + i) for i in range(45))
-    model, folder_config = random_model(kind, form), Config(model=ModelConfig(**form))
     name = "language_model" if kind is LanguageModel else "translator"
-    architecture = choose(name, folder_config, 1, "hf").architecture
+    architecture = choose(name, Config(model=ModelConfig(**form)), 1, "hf")[0]
     folder.mkdir(parents=True)
-    tokenizer = Tokenizer.train([letters], TextConfig(tokenizer="char", vocab_size=50))
-    for file, data in write_hf(model, tokenizer, DecodeConfig(), architecture):
+    for file, data in write_hf(random_model(kind, form), letters(), DecodeConfig(), architecture):
         (folder / file).write_bytes(data)
     for name in ("tokenizer_config.json", "generation_config.json"):
         (folder / name).unlink()
@@ -72,60 +67,63 @@ def characters_of(folder: Path) -> None:
 
 
 def put(name: str, value: Any) -> Change:
-    """Set a key of the configuration (".name"), or a tensor; None takes it away."""
+    """Set a key of the configuration (".name"), or a tensor; None takes a tensor away."""
 
     def change(tensors: dict[str, torch.Tensor], config: dict[str, Any]) -> None:
-        place: Any = config if name.startswith(".") else tensors
-        if value is None:
-            del place[name.removeprefix(".")]
+        if name.startswith("."):
+            config[name[1:]] = value
+        elif value is None:
+            del tensors[name]
         else:
-            place[name.removeprefix(".")] = value
+            tensors[name] = value
 
     return change
 
 
+QUERY = "bert.encoder.layer.1.attention.self.query.weight"
 K = "model.layers.1.self_attn.k_proj.weight"
 FC = "model.decoder.layers.1.fc2.weight"
 SHARED = "model.shared.weight"
 REFUSED: list[tuple[str, Change, str]] = [
-    ("llama", put("model.layers.1.adapter.weight", torch.zeros(3, 4)), "adapter.weight"),
-    ("llama", put(K, None), "k_proj.weight"),
+    ("bert", put("bert.adapter.weight", torch.zeros(3, 4)), "adapter.weight"),
+    ("bert", put(QUERY, None), "encoder.layer.1.attention.self.query.weight"),
+    ("bert", put(QUERY, torch.zeros(24, 23)), "q_proj.weight should have shape"),
+    ("bert", put(QUERY, torch.full((24, 24), torch.nan)), "NaN or infinity in encoder.layers.1"),
+    ("bert", put(QUERY, torch.zeros(24, 24, dtype=torch.int8)), "numbers of the type int8"),
+    ("bert", put(".num_hidden_layers", 1), "encoder.layer.1"),
+    ("bert", put(".num_hidden_layers", 900), "900 layers"),
+    ("bert", put(".num_hidden_layers", 10**12), "n_layers must be a whole number in"),
+    ("bert", put(".hidden_size", "24"), "hidden_size should be a number"),
+    ("bert", put(".num_attention_heads", 5), "describes no model"),
+    ("bert", put(".model_type", None), "model type"),
+    ("bert", put(".is_decoder", True), "is_decoder"),
+    ("bert", put(".hidden_act", None), "'None'"),
+    ("bert", put(".id2label", {"0": "x"}), "one output"),
+    ("bert", put(".problem_type", "regression"), "'regression' does not choose classes"),
+    ("bert", put(".num_labels", 10**9), "num_labels is 1000000000, and id2label names 3 classes"),
     ("llama", put(K, torch.zeros(8, 16)), "k_proj.weight should have shape"),
-    ("llama", put(K, torch.full((16, 16), torch.nan)), "NaN or infinity"),
-    ("llama", put(K, torch.zeros(16, 16, dtype=torch.int8)), "numbers of the type int8"),
     ("llama", put("model.embed_tokens.weight", torch.zeros(50)), "embedding.weight"),
     ("llama", put(".rope_parameters", {"rope_type": "llama3", "rope_theta": 5e5}), "llama3"),
     ("llama", put(".rope_parameters", [1]), "should be a table"),
-    ("llama", put(".partial_rotary_factor", 0.5), "partial_rotary_factor"),
-    ("llama", put(".hidden_act", "gelu"), "hidden_act"),
+    ("llama", put(".rope_parameters", {"rope_theta": 0}), "rope_base"),
     ("llama", put(".num_key_value_heads", 3), "num_key_value_heads 3: 4 heads"),
     ("llama", put(".num_key_value_heads", 0), "num_key_value_heads 0: 4 heads"),
     ("llama", put(".num_key_value_heads", 2), "should have shape (8, 16)"),
-    ("llama", put(".sliding_window", 8), "sliding_window"),
     ("llama", put(".max_position_embeddings", 10**12), "1,000,000"),
     ("llama", put(".max_position_embeddings", "20"), "should be a whole number"),
-    ("llama", put(".num_hidden_layers", 10**12), "n_layers must be a whole number in"),
-    ("llama", put(".num_hidden_layers", 900), "900 layers"),
-    ("llama", put(".num_hidden_layers", 1), "layers.1"),
     ("llama", put(".head_dim", 10**6), "d_head must be a whole number in"),
-    ("llama", put(".rope_parameters", {"rope_theta": 0}), "rope_base"),
-    ("llama", put(".quantization_config", {}), "quantization_config"),
-    ("marian", put("model.adapter.weight", torch.zeros(3, 4)), "adapter.weight"),
-    ("marian", put(FC, None), "fc2.weight"),
     ("marian", put(FC, torch.zeros(16, 23)), "down_proj.weight should have shape"),
     ("marian", put(FC, torch.zeros(15, 24)), "should have 16 rows"),
-    ("marian", put(SHARED, torch.full((50, 16), torch.inf)), "NaN or infinity"),
     ("marian", put(SHARED, torch.zeros(50, 15)), "16 columns"),
     ("marian", put(SHARED, None), "lacks the tensor shared.weight"),
     ("marian", put("final_logits_bias", torch.zeros(1, 49)), "final_logits_bias should have shape"),
     ("marian", put(".encoder_layers", 1), "decoder_layers is 2, not 1"),
-    ("marian", put(".normalize_embedding", True), "normalize_embedding"),
     ("marian", put(".max_position_embeddings", 10**12), "1,000,000"),
-    ("marian", put(".activation_function", "mish"), "'mish'"),
     ("pegasus", put("model.encoder.embed_positions.weight", torch.zeros(20, 16)), "not sinusoids"),
     ("pegasus", put("model.encoder.embed_positions.weight", torch.zeros(20)), "not sinusoids"),
     ("pegasus", put("lm_head.weight", None), "lm_head.weight"),
 ]
+"""Also each key of a configuration is refused by its name: test_keys.py."""
 
 
 @for_each(("family", "change", "words"), REFUSED)
@@ -140,18 +138,95 @@ def test_what_no_part_here_has_is_refused_and_named(
     assert [path.name for path in place.iterdir()] == ["source"], "something half written is left"
 
 
-@for_each(("what", "words"), DAMAGE)
-@for_each("family", FORMS)
+def index_of(source: Path, shard: str) -> None:
+    """Let the weights have another name, and an index name `shard`."""
+    (source / "model.safetensors").rename(source / "other.safetensors")
+    (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": shard}}))
+
+
+def header_of(source: Path, rows: int, there: int) -> None:
+    """Write a file whose header describes a matrix of so many rows; so many bytes of it are there, on no disk."""
+    header = json.dumps({"x": {"dtype": "F32", "shape": [rows, 24], "data_offsets": [0, 96 * rows]}}).encode()
+    with open(source / "model.safetensors", "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + there)
+
+
+def linked(source: Path) -> None:
+    (source / "model.safetensors").rename(source.parent / "elsewhere.safetensors")
+    (source / "model.safetensors").symlink_to(source.parent / "elsewhere.safetensors")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+DAMAGE: list[tuple[Callable[[Path], object], str]] = [
+    (lambda source: cut(source / "model.safetensors"), "not a sound safetensors file"),
+    (lambda source: header_of(source, 10**12, 0), "not a sound safetensors file"),
+    (lambda source: header_of(source, 10**9 // 3, 32 * 10**9), "should have at most 17,179,869,184 bytes"),
+    (lambda source: (source / "model.safetensors").rename(source / "pytorch_model.bin"), "is a pickle"),
+    (lambda source: (source / "model.safetensors").unlink(), "holds no model.safetensors"),
+    (linked, "is a link"),
+    (lambda source: pipe(source / "model.safetensors"), "should be a file, and is a pipe"),
+    (lambda source: index_of(source, "../x.safetensors"), "no file of the same folder"),
+    (lambda source: index_of(source, "a.safetensors"), "cannot be read"),
+    (lambda source: (source / "tokenizer.json").unlink(), "holds no tokenizer.json"),
+    (lambda source: (source / "config.json").write_text("{"), "not the JSON"),
+    (lambda source: (source / "config.json").unlink(), "holds no config.json"),
+]
+
+
+@for_each(("damage", "words"), DAMAGE)
 def test_a_hostile_or_damaged_folder_is_refused(
-    family: str, what: str, words: str, tmp_path_factory: pytest.TempPathFactory
+    damage: Callable[[Path], object], words: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     place = tmp_path_factory.mktemp("hostile")
-    damage(folder_of(family, place / "source"), what)
+    damage(bert_folder(place / "source"))
     with pytest.raises(CheckpointError) as caught:
         glassformer.import_model(place / "source", place / "run")
-    # Of what is lacking, a family without a tokenizer.json may name files of its own.
-    assert ("tokenizer.json" if what == "no tokenizer" else words) in caught.value.message
+    assert words in caught.value.message
     assert not (place / "run").exists() and not [*place.glob(".tmp*")]
+
+
+GROWING = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 100}
+TAMPERED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
+    (lambda content: content["model"]["vocab"].update(zebra=10**6), "rows has none"),
+    (lambda content: content["model"]["vocab"].update(zebra=7), "two tokens have one id"),
+    (lambda content: content["model"].update(unk_token="zebra"), "unk_token"),
+    (
+        lambda content: content["model"].update(vocab=dict(zip(WORDS[:5], range(5), strict=True))),
+        "special tokens alone",
+    ),
+    (lambda content: content.update(post_processor={"type": "Evil"}), "PostProcessor"),
+    (lambda content: content.update(normalizer={"type": "Prepend", "prepend": "a" * 6000}), "Prepend"),
+    (lambda content: content.update(normalizer={"type": "Sequence", "normalizers": [GROWING] * 6}), "Replace"),
+]
+
+
+@for_each(("change", "words"), TAMPERED)
+def test_a_tokenizer_that_does_not_fit_is_refused(
+    change: Callable[[dict[str, Any]], object], words: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """In a run folder, whose tokenizer somebody changed, the same of its ids."""
+    place = tmp_path_factory.mktemp("tokenizer")
+    source = bert_folder(place / "source")
+    glassformer.import_model(source, place / "run")
+    own = place / "run" / "model" / "tokenizer.json"
+    for path in (source / "tokenizer.json", own):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        change(content)
+        path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=words):
+        glassformer.import_model(source, place / "other")
+    if " has " in words or "one id" in words:
+        with pytest.raises(CheckpointError, match=words):
+            Tokenizer.load(own)
 
 
 @for_each("family", FORMS)

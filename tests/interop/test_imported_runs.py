@@ -14,14 +14,9 @@ from tests.helpers.pretrained import POSITIONS, bert_folder
 
 import glassformer
 from glassformer.errors import DataError, UsageError
-from glassformer.interop import read
 from glassformer.interop.sources import read_source
 
-
-@pytest.fixture(autouse=True)
-def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the comparison with transformers, which takes seconds to import."""
-    monkeypatch.setattr(read, "check_import", lambda *_: None)
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 def test_commands_that_need_a_training_say_that_there_was_none(cli: Callable, tmp_path: Path) -> None:

@@ -12,15 +12,17 @@ import tokenizers
 from tests.helpers import sentencepiece as spm
 from tests.helpers.for_each import for_each
 from tests.helpers.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, charsmap
-from tests.interop.test_import_refusals import folder_of, put, unchecked  # noqa: F401  (a fixture)
+from tests.interop.test_import_refusals import folder_of, put
 
 import glassformer
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.export import export
 from glassformer.interop.exported import load_exported
-from glassformer.interop.marian_tokenizer import read_spm
+from glassformer.interop.hf_tokenizer import read_spm
+from glassformer.interop.transfer import export
 from glassformer.models import Translator
 from glassformer.text.tokenizer import Tokenizer
+
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 HEAD = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
 SOURCE = {"▁": -2.0, "a": -3.0, "b": -3.5, "c": -3.2, "▁a": -2.5, "ab": -3.1, "▁ab": -3.9, "bc": -4.0, "é": -5.0}
@@ -175,14 +177,6 @@ def test_a_list_of_ids_that_does_not_fit_is_refused(
         glassformer.import_model(place / "source", place / "run")
     assert words in caught.value.message
     assert not (place / "run").exists()
-
-
-def test_a_link_instead_of_a_file_is_refused(tmp_path: Path) -> None:
-    source = marian(tmp_path / "source")
-    (source / "source.spm").rename(tmp_path / "elsewhere")
-    (source / "source.spm").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(CheckpointError, match="is a link"):
-        glassformer.import_model(source, tmp_path / "run")
 
 
 def test_the_tokenizer_of_a_run_is_checked_again(tmp_path: Path) -> None:

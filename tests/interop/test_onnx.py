@@ -14,9 +14,9 @@ from tests.helpers.exports import TEXTS, WORDS, ensemble_of, run_of
 
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.interop.engine import finite, log_softmax
-from glassformer.interop.export import export
 from glassformer.interop.exported import load_exported
 from glassformer.interop.onnx_writer import lookup_by_halving
+from glassformer.interop.transfer import export
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.text.answers import answer_lines
 
@@ -86,7 +86,7 @@ def test_a_graph_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(onnx_writer, "_graph", lambda *_: b"not a graph")
     run = run_of("classify", monkeypatch)
-    monkeypatch.setattr("glassformer.interop.export.check_export", lambda *_: "not checked: by this test")
+    monkeypatch.setattr("glassformer.interop.transfer.check_export", lambda *_: "not checked: by this test")
     export(run, "onnx", tmp_path / "out")
     facts = load_exported(tmp_path / "out").facts
     with pytest.raises(CheckpointError, match=r"model\.onnx"):

@@ -15,18 +15,14 @@ from tests.helpers.pretrained import bert_folder
 
 import glassformer
 from glassformer.errors import CheckpointError, Interrupted
-from glassformer.interop import read
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.model_folder import read_origin
 from glassformer.runs.records import Origin
 from glassformer.training import trainer
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 CARD = "---\nlicense: apache-2.0\nbase_model:\n- lab/first-model\ntags: [x]\n---\n\n# A model\n"
-
-
-@pytest.fixture(autouse=True)
-def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read, "check_import", lambda *_: None)
 
 
 @pytest.fixture
@@ -75,12 +71,6 @@ def test_the_record_stays_with_a_run_fine_tuned_twice(begun: Path, settings: dic
     data = json.loads((tmp_path / "tuned-2" / "data.json").read_text(encoding="utf-8"))
     assert data["base"]["path"].endswith("tuned-1")  # the run before, and what that one began from
     assert data["base"]["import"] == record
-
-
-def test_each_of_several_seeds_has_it(begun: Path, settings: dict[str, Any], tmp_path: Path) -> None:
-    glassformer.train("classify", out=tmp_path / "seeds", init_from=str(begun), seeds=2, **settings)
-    for seed in (1, 2):
-        says_where_from(card_of(tmp_path / "seeds" / f"seed-{seed}"))
 
 
 def test_a_run_resumes_without_its_source(

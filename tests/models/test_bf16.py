@@ -30,16 +30,6 @@ def models() -> dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]]:
     }
 
 
-@for_each("bias", [True, False])
-def test_a_layer_is_near_the_one_it_stands_for(bias: bool) -> None:
-    torch.manual_seed(0)
-    linear, x = nn.Linear(64, 48, bias=bias), torch.randn(5, 7, 64)
-    with torch.no_grad():
-        found, expected = Bf16Linear(linear.weight, linear.bias)(x), linear(x)
-    assert found.shape == expected.shape and found.dtype == torch.float32
-    assert (found - expected).norm() < 2**-7 * expected.norm()
-
-
 @pytest.mark.parametrize("native", [True, False])
 def test_bf16_gives_the_bits_of_the_plain_product_and_a_row_the_same_in_every_batch(
     monkeypatch: pytest.MonkeyPatch, native: bool
@@ -55,16 +45,6 @@ def test_bf16_gives_the_bits_of_the_plain_product_and_a_row_the_same_in_every_ba
     assert torch.equal(together, plain.bfloat16().float())
     for n in (1, 2, 16, 33):
         assert torch.equal(layer(x[:n]), together[:n])
-
-
-def test_bf16_needs_no_kernel_of_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    weight, bias, x = torch.randn(48, 64), torch.randn(48), torch.randn(5, 64)
-    expected = Bf16Linear(weight, bias)(x)
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    layer = Bf16Linear(weight, bias)
-    assert layer._blocks is None
-    assert torch.allclose(layer(x), expected, rtol=2**-7, atol=2**-5)
 
 
 @pytest.fixture(scope="module", params=["classify", "translate"])

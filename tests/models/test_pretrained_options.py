@@ -7,7 +7,6 @@ from tests.helpers.copying import randomise
 from tests.helpers.for_each import for_each
 from tests.helpers.recompute import recompute
 from torch import nn
-from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.explain import trace
@@ -74,33 +73,6 @@ def test_every_step_of_a_model_with_these_options_is_recomputed(options: dict) -
             assert step.op != "input", step.id
             if (again := recompute(t, model, step)) is not None:
                 torch.testing.assert_close(step.value.double(), again, atol=1e-5, rtol=1e-5)
-
-
-def test_a_pooler_is_between_the_pooled_vector_and_the_head() -> None:
-    [model, *_] = models_of(BERT)
-    randomise(model)
-    with trace(model) as t:
-        model(torch.tensor([[1, 2, 3]]))
-    assert list(t)[-4:] == ["pooled", "pooler", "pooler_hidden", "logits"]
-    assert t["logits"].inputs == ("pooler_hidden",)
-    expected = torch.tanh(model.pooler.dense(t["pooled"].value))
-    torch.testing.assert_close(t["pooler_hidden"].value, expected)
-
-
-def test_an_embedding_norm_ends_the_embedding_and_can_be_edited() -> None:
-    [model, *_] = models_of(BERT)
-    randomise(model)
-    ids = torch.tensor([[1, 2, 3]])
-    with trace(model) as t:
-        before = model(ids)
-    assert t["encoder.0.self.q_proj"].inputs == ("embedding.norm",)
-    x = t["embedding.sum"].value
-    expected = F.layer_norm(x, x.shape[-1:], model.embedding.norm.weight, model.embedding.norm.bias, 1e-12)
-    torch.testing.assert_close(t["embedding.norm"].value, expected)
-    for step in ("embedding.segments", "embedding.sum", "embedding.norm", "pooler", "pooler_hidden"):
-        with trace(model, tap=lambda id, x, step=step: x + torch.linspace(-1, 1, 8) if id == step else x):
-            after = model(ids)
-        assert not torch.equal(before, after), step
 
 
 def test_the_output_bias_of_a_translator_is_added_to_each_logit() -> None:

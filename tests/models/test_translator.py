@@ -1,24 +1,16 @@
-"""`Translator`: padding, future, cache and beam change nothing, and Marian's model is one of its forms."""
+"""`Translator`: padding, future, cache and beam change nothing, one of its forms is Marian: test_import_families.py."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.copying import copy, randomise
-from torch import nn
+from tests.helpers.copying import randomise
 
 from glassformer.config import ModelConfig
 from glassformer.models import Translator
-from glassformer.nn.attention import MultiHeadAttention
-
-if TYPE_CHECKING:
-    from transformers import MarianMTModel
-
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
 POSITIONS = st.sampled_from(["sinusoidal", "learned", "rotary", "none"])
@@ -105,83 +97,3 @@ def test_sentences_leave_and_hypotheses_change_places() -> None:
     repeated = sentences.repeat_interleave(2)
     whole = model(src[repeated], tgt[rows], real[repeated])
     torch.testing.assert_close(got, whole[:, 3:], atol=1e-5, rtol=1e-5)
-
-
-# Marian: post-norm, everything tied, embeddings scaled: the paper's model but for the layout of its sinusoids.
-
-
-def copy_attention(ours: MultiHeadAttention, theirs: nn.Module) -> None:
-    for name in "qkvo":
-        copy(getattr(ours, f"{name}_proj"), getattr(theirs, "out_proj" if name == "o" else f"{name}_proj"))
-
-
-@torch.no_grad()
-def from_marian(theirs: MarianMTModel) -> Translator:
-    """Our model with Marian's weights. Its sinusoids put sines first and cosines after: copied as a table."""
-    c = theirs.config
-    config = ModelConfig(
-        n_layers=c.encoder_layers,
-        d_model=c.d_model,
-        n_heads=c.encoder_attention_heads,
-        d_ff=c.encoder_ffn_dim,
-        dropout=0.0,
-        pre_norm=False,
-        activation="relu",
-        positions="learned",
-    )
-    ours = Translator(config, c.vocab_size, c.max_position_embeddings)
-    ours.tgt_embedding.weight.copy_(theirs.model.shared.weight)
-    ours.tgt_embedding.positions.weight.copy_(theirs.model.encoder.embed_positions.weight)
-    pairs = [*zip(ours.encoder.layers, theirs.model.encoder.layers, strict=True)]
-    pairs += [*zip(ours.decoder.layers, theirs.model.decoder.layers, strict=True)]
-    for layer, other in pairs:
-        copy_attention(layer.self_attention, other.self_attn)
-        copy(layer.self_residual.norm, other.self_attn_layer_norm)
-        copy(layer.feed_forward.up_proj, other.fc1)
-        copy(layer.feed_forward.down_proj, other.fc2)
-        copy(layer.feed_forward_residual.norm, other.final_layer_norm)
-    for layer, other in pairs[c.encoder_layers :]:
-        copy_attention(layer.cross_attention, other.encoder_attn)
-        copy(layer.cross_residual.norm, other.encoder_attn_layer_norm)
-    return ours.eval()
-
-
-@pytest.fixture
-def marian() -> MarianMTModel:
-    from transformers import MarianConfig, MarianMTModel
-
-    config = MarianConfig(
-        vocab_size=50,
-        d_model=16,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        encoder_ffn_dim=40,
-        decoder_ffn_dim=40,
-        max_position_embeddings=12,
-        scale_embedding=True,
-        activation_function="relu",
-        pad_token_id=0,
-        eos_token_id=1,
-        decoder_start_token_id=0,
-    )
-    model = MarianMTModel(config)
-    randomise(model)
-    return model
-
-
-def test_parity_with_marian(marian: MarianMTModel) -> None:
-    src, tgt = torch.randint(2, 50, (3, 10)), torch.randint(2, 50, (3, 7))
-    real = torch.arange(10) < torch.tensor([10, 4, 1])[:, None]
-    expected = marian(src, attention_mask=real.long(), decoder_input_ids=tgt).logits
-    assert expected.std() > 0.1
-    torch.testing.assert_close(from_marian(marian)(src, tgt, real), expected, atol=1e-5, rtol=0)
-
-
-def test_parity_with_marians_cache(marian: MarianMTModel) -> None:
-    ours, src, tgt = from_marian(marian), torch.randint(2, 50, (2, 6)), torch.randint(2, 50, (2, 5))
-    expected = marian(src, decoder_input_ids=tgt).logits
-    memory, cache = ours.encode(src), ours.new_cache()
-    steps = [ours.decode(tgt[:, t : t + 1], memory, cache=cache) for t in range(5)]
-    torch.testing.assert_close(torch.cat(steps, dim=1), expected, atol=1e-5, rtol=0)

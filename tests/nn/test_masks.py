@@ -9,23 +9,10 @@ from hypothesis import strategies as st
 from glassformer.nn.attention import Mask, causal_mask
 
 
-def test_causal_mask_is_the_lower_triangle() -> None:
-    assert causal_mask(3, 3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
-
-
 def test_causal_mask_takes_the_queries_as_the_last_positions() -> None:
     assert causal_mask(2, 4).tolist() == [[True, True, True, False], [True, True, True, True]]
     assert torch.equal(causal_mask(2, 7), causal_mask(7, 7)[-2:])
     assert causal_mask(1, 5).all()
-
-
-def test_padding_mask_is_the_inverse_of_torchs() -> None:
-    real = torch.tensor([[True, True, False], [True, False, False]])
-    mask = Mask.of(padding_mask=real)
-    assert mask is not None
-    assert mask.allowed.shape == (2, 1, 1, 3)
-    assert torch.equal(mask.allowed[:, 0, 0], real)
-    assert Mask.of(padding_mask=None) is None
 
 
 @settings(deadline=None, max_examples=40)

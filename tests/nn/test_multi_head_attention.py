@@ -11,8 +11,7 @@ from tests.helpers.for_each import for_each
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.nn.attention import Mask, MultiHeadAttention
-from glassformer.nn.cache import KVCache
+from glassformer.nn.attention import KVCache, Mask, MultiHeadAttention
 from glassformer.nn.embeddings import Rotation
 from glassformer.nn.steps import report_to
 

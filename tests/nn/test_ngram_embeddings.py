@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel
-from glassformer.nn.cache import DecoderCache
+from glassformer.nn.attention import DecoderCache
 from glassformer.nn.ngram_embeddings import HashedNgramEmbedding
 
 ROWS = 1000

@@ -28,30 +28,6 @@ def test_far_positions_keep_their_digits() -> None:
     assert sinusoidal(100_001, 4)[100_000, 0].item() == pytest.approx(math.sin(100_000), abs=1e-6)
 
 
-def test_every_position_differs_and_none_is_large() -> None:
-    table = sinusoidal(2048, 32)
-    assert table.abs().max() <= 1
-    distances = torch.cdist(table, table) + torch.eye(2048) * 10
-    assert distances.min() > 0.1
-
-
-def test_a_shift_is_the_same_rotation_everywhere() -> None:
-    """The paper's reason for sinusoids: PE(pos + k) is a linear function of PE(pos), whatever pos is."""
-    table, k = sinusoidal(64, 8).double(), 5
-    before, after = table[: 64 - k], table[k:]
-    shift = torch.linalg.lstsq(before, after).solution
-    torch.testing.assert_close(before @ shift, after, atol=1e-5, rtol=0)
-    torch.testing.assert_close(shift @ shift.T, torch.eye(8).double(), atol=5e-3, rtol=0)
-
-
-def test_near_positions_are_more_alike_than_far_ones() -> None:
-    table = sinusoidal(100, 64)
-    likeness = table @ table[50]
-    assert likeness.argmax() == 50
-    assert likeness[50] > likeness[51] > likeness[53] > likeness[60]
-    torch.testing.assert_close(likeness[45:50], likeness[51:56].flip(0), atol=1e-4, rtol=0)
-
-
 def test_modules_look_their_positions_up() -> None:
     fixed, learned = SinusoidalPositions(10, 4), LearnedPositions(10, 4)
     positions = torch.tensor([[3, 4, 9], [0, 1, 2]])

@@ -29,8 +29,7 @@ from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.tasks import restoring
 from glassformer.tasks.encoder import MultiLabel
-from glassformer.text.answers import answer_lines
-from glassformer.text.decision import Decision
+from glassformer.text.answers import Decision, answer_lines
 
 NAMES = ["bad", "good", "odd"]
 TINY: dict[str, Any] = {

@@ -27,7 +27,7 @@ from glassformer.evaluate.baselines import Known, class_baselines
 from glassformer.explain.learn.learning import known_answers
 from glassformer.explain.page.service import Service
 from glassformer.explain.watch.probes import default_texts
-from glassformer.interop import read as reading
+from glassformer.interop import transfer
 from glassformer.run import Run
 from glassformer.tasks.encoder import Classify
 from glassformer.text.long_text import ArrivingLines
@@ -190,7 +190,7 @@ def test_the_longer_text_is_cut_first(lengths: tuple[int, int], room: int, kept:
 
 def test_a_bert_pair_has_its_ids_and_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference is the pair template of the tokenizer that BERT comes with."""
-    monkeypatch.setattr(reading, "check_import", lambda *_: None)
+    monkeypatch.setattr(transfer, "check_import", lambda *_: None)
     folder = bert_folder(tmp_path / "bert", "bare", lambda tensors, config: config.update(type_vocab_size=2))
     glassformer.import_model(folder, tmp_path / "bare")
     data = [("the film was not good", f"a film was {'good' if i % 2 else 'not'}", "ab"[i % 2]) for i in range(40)]

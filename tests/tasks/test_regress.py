@@ -29,7 +29,7 @@ from glassformer.models.ensemble import Ensemble, mean_logits, members_of
 from glassformer.run import Run
 from glassformer.tasks.encoder import Regress
 from glassformer.tasks.heads import squared_errors
-from glassformer.text.decision import Decision, number_text
+from glassformer.text.answers import Decision, number_text
 from glassformer.training.finetune import in_scale
 
 pytestmark = pytest.mark.draws

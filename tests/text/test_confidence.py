@@ -19,8 +19,7 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.scores import calibration_error, fit_temperature
 from glassformer.interop.exported import load_exported
 from glassformer.runs.folder import RunFolder
-from glassformer.text.answers import answer_lines
-from glassformer.text.decision import COLDEST, HOTTEST, Decision, at_temperature
+from glassformer.text.answers import COLDEST, HOTTEST, Decision, answer_lines, at_temperature
 
 TINY: dict[str, Any] = {
     "threads": 1,

@@ -65,28 +65,6 @@ def test_byte_bpe_restores_any_unicode(text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@for_each(
-    "text",
-    [
-        "",
-        " ",
-        "  a",
-        "a  ",
-        "\u00a0\u2028\u0085\u200b",
-        "\r\n\t",
-        "e\u0301",
-        "👩‍👩‍👧",
-        "\x00",
-        "\ufeffa",
-        "[BOS]",
-        "<br />",
-    ],
-)
-def test_byte_bpe_restores_odd_white_space_and_marks(text):
-    tokenizer = TRAINED["byte-bpe"]
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
 @pytest.mark.parametrize("kind", ["char", "byte-bpe", "bpe"])
 @given(text=st.text(alphabet=ALPHABET, max_size=40))
 @settings(max_examples=50, deadline=None)

@@ -16,7 +16,7 @@ from tests.helpers.together import begin, together
 import glassformer
 from glassformer.config import TrainConfig
 from glassformer.config.recipes import load_recipe
-from glassformer.distributed.process_group import ProcessGroup
+from glassformer.distributed import ProcessGroup
 from glassformer.errors import UsageError
 from glassformer.explain.page.service import Service
 from glassformer.runs.folder import RunFolder

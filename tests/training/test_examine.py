@@ -14,7 +14,7 @@ import torch
 from tests.helpers.small import config_of, data_of, small, small_run
 
 from glassformer.explain.trace import trace
-from glassformer.models import language_model
+from glassformer.models import decoder_models
 from glassformer.models.ensemble import members_of
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.layers import FeedForward
@@ -150,7 +150,7 @@ def unshifted_labels(patch: pytest.MonkeyPatch) -> None:
 
 def no_causal_mask(patch: pytest.MonkeyPatch) -> None:
     """Each position sees later ones."""
-    patch.setattr(language_model, "Mask", mock.Mock(of=lambda **_: None))
+    patch.setattr(decoder_models, "Mask", mock.Mock(of=lambda **_: None))
 
 
 @pytest.mark.parametrize("damage", [unshifted_labels, no_causal_mask])

@@ -15,7 +15,7 @@ from tests.interop.test_import_refusals import folder_of, put
 
 import glassformer
 from glassformer.errors import UsageError
-from glassformer.interop import read
+from glassformer.interop import transfer
 from glassformer.tasks.probe import fit_layer
 from glassformer.tasks.settings import suggest_from_pretrained
 
@@ -35,7 +35,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An imported encoder without a head."""
-    monkeypatch.setattr(read, "check_import", lambda *_: None)
+    monkeypatch.setattr(transfer, "check_import", lambda *_: None)
     glassformer.import_model(bert_folder(tmp_path / "source", "bare"), tmp_path / "encoder")
     return tmp_path / "encoder"
 
@@ -141,7 +141,7 @@ def test_a_head_is_taken_in_the_order_of_the_classes_if_they_are_the_same(
     names: list[str], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With other classes it is new, also if there are as many; the classes of the data are sorted."""
-    monkeypatch.setattr(read, "check_import", lambda *_: None)
+    monkeypatch.setattr(transfer, "check_import", lambda *_: None)
     folder, classes = tmp_path_factory.mktemp("head"), ("x", "y", "z")[: len(names)]
     classes = ("neg", "pos") if len(names) == 2 else classes
     source = bert_folder(
@@ -163,7 +163,7 @@ def test_a_run_that_another_kind_of_model_begins_says_what_is_random(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A language model has no [MASK], and no encoder."""
-    monkeypatch.setattr(read, "check_import", lambda *_: None)
+    monkeypatch.setattr(transfer, "check_import", lambda *_: None)
     tokenizer = folder_of("llama", tmp_path / "source") / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text(encoding="utf-8").replace("<mask>", "m"), encoding="utf-8")
     begin = str(glassformer.import_model(tmp_path / "source", tmp_path / "llama").path)
@@ -185,7 +185,7 @@ def test_documents_of_a_tokenizer_without_an_end_token_follow_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))  # ids of an earlier run would hide a fault
-    monkeypatch.setattr(read, "check_import", lambda *_: None)
+    monkeypatch.setattr(transfer, "check_import", lambda *_: None)
     source = folder_of("llama", tmp_path / "source", put(".eos_token_id", None)) / "tokenizer.json"
     source.write_text(source.read_text(encoding="utf-8").replace("</s>", "m"), encoding="utf-8")
     base = glassformer.import_model(tmp_path / "source", tmp_path / "llama")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.helpers.for_each import for_each
 
-from glassformer.decode.parallel import map_forked
+from glassformer.decode.jobs import map_forked
 from glassformer.runs.records import StepMetrics
 from glassformer.training.progress import TrainingProgress
 from glassformer.utils import console

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from glassformer.cli.flags import Command, Result
 from glassformer.cli.folders import run_folder, use_of
 from glassformer.errors import UsageError
-from glassformer.interop.choose import Target
+from glassformer.interop.export_facts import Target
 from glassformer.utils import console
 
 
@@ -33,7 +33,7 @@ class Import(Command):
     def run(self) -> Iterator[Result]:
         if self.out is None:
             raise UsageError("import needs --out, the folder of the run to write", f"as in: {self.example}")
-        from glassformer.interop.read import import_folder
+        from glassformer.interop.transfer import import_folder
 
         result = import_folder(self.words[0], self.out, self.max_len)
         source = result.model.source

@@ -9,8 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.models.ensemble import mean_logits, members_of
-from glassformer.nn.attention import Mask
-from glassformer.nn.cache import DecoderCache
+from glassformer.nn.attention import DecoderCache, Mask
 
 
 class ModelDecoder:

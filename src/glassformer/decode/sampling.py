@@ -1,15 +1,12 @@
 """Sample from an incremental decoder with temperature, top-k, top-p and min-p, for prompts of unequal length.
 
 Each row has random numbers of its own, one for each position of its text, so the text does not depend on the rows that
-share its batch. `generate_ids` forms the batches.
+share its batch. `jobs.py` forms the batches.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,14 +15,8 @@ from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.incremental import ModelDecoder
-from glassformer.decode.parallel import map_forked, n_workers_for
 from glassformer.decode.search import Hypothesis, active_rows, length_penalties, refuse_nan
-from glassformer.errors import UsageError
-from glassformer.models import LanguageModel
-from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.text.long_text import window_start
-from glassformer.utils.device import matmul_precision
-from glassformer.utils.process_settings import turns
 
 
 def sample(
@@ -151,56 +142,3 @@ def filter_mask(p: Float[Tensor, "R V"], config: DecodeConfig) -> Bool[Tensor, "
 def uniform_numbers(seed: int, rows: Sequence[int], n: int) -> Float[np.ndarray, "R n"]:
     """Return n float64 numbers in [0, 1) for each row, one for each position of its text."""
     return np.stack([np.random.default_rng([seed, row]).random(n) for row in rows])
-
-
-BATCH_ROWS = 64
-"""Maximum number of prompts per batch."""
-MIN_ROWS_PER_WORKER = 16
-
-
-def generate_ids(
-    model: LanguageModel | Ensemble,
-    prompts: Sequence[Sequence[int]],
-    config: DecodeConfig,
-    *,
-    eos: int | None = None,
-    suppress_tokens: Sequence[int] = (),
-    first_row: int = 0,
-) -> list[list[int]]:
-    """Return the ids that the model generates after each prompt, without the prompt.
-
-    A continuation depends on its prompt, the settings and its row number (`first_row` + its index), not on the other
-    prompts. Beyond the model's context it continues in a window (`window_start`).
-
-    Args:
-        model: the language model, or an ensemble; set to evaluation mode meanwhile.
-        prompts: at least one id each; of a prompt longer than the context only the end is read.
-        config: `max_new_tokens`, `temperature` (0 is greedy), `top_k`, `top_p`, `min_p`, `decode_seed`.
-        eos: token that ends a continuation, not returned.
-        suppress_tokens: tokens that are never generated (padding, BOS).
-        first_row: row number of the first prompt, for callers that pass prompts in parts.
-
-    Raises:
-        UsageError: an empty prompt or a setting out of range.
-    """
-    for number, prompt in enumerate(prompts):
-        if not prompt:
-            raise UsageError(f"prompt {number} is empty", "give at least one token, for example a line break")
-    # Prompts of similar length go together, so that few steps only read a longer prompt.
-    order = sorted(range(len(prompts)), key=lambda i: (len(prompts[i]), i))
-    device = next(model.parameters()).device
-    n_workers = n_workers_for(len(order), device, MIN_ROWS_PER_WORKER)
-    size = min(BATCH_ROWS, math.ceil(len(order) / n_workers)) or 1
-    batches = [order[i : i + size] for i in range(0, len(order), size)]
-
-    def continue_batch(batch: list[int]) -> list[list[int]]:
-        turns.give_way()
-        some, rows, decoder = [prompts[i] for i in batch], [first_row + i for i in batch], ModelDecoder(model)
-        options: Any = {"limits": [config.max_new_tokens] * len(batch), "eos": eos, "suppress_tokens": suppress_tokens}
-        return [hypothesis.ids for hypothesis in sample(decoder, some, config, rows=rows, **options)]
-
-    # Every step has new shapes, for each of which oneDNN would compile a kernel.
-    with evaluation_mode(model), matmul_precision("highest"):
-        results = map_forked(continue_batch, batches, n_workers)
-    generated = dict(zip(itertools.chain(*batches), itertools.chain(*results), strict=True))
-    return [generated[i] for i in range(len(prompts))]

@@ -3,14 +3,14 @@
 At each step the `beam_size` best unfinished hypotheses of a sentence are extended by every token, and the extensions
 are ranked by log-probability. An extension by EOS among the best `beam_size` is a finished hypothesis; the best others
 stay live. A sentence is done at its length limit, or when `beam_size` hypotheses have finished and no live one, at its
-present length, scores above the n best of them. `translate.py` forms the batches.
+present length, scores above the n best of them. `jobs.py` forms the batches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -51,14 +51,6 @@ SearchLog: TypeAlias = Callable[[SearchStep], None]
 
 COMPACT_SHARE = 8
 """Finished rows are removed from the batch when they are at least 1/8 of it, since removal copies the caches."""
-
-
-class Special(NamedTuple):
-    """The ids of the special tokens."""
-
-    pad: int
-    bos: int
-    eos: int
 
 
 @dataclass(frozen=True)

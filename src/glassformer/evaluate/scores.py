@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from glassformer.evaluate.scoring import f1, interval, ratio, share, wilson_interval
-from glassformer.text.decision import COLDEST, HOTTEST, at_temperature
-from glassformer.text.tags import spans_of
+from glassformer.text.answers import COLDEST, HOTTEST, at_temperature
+from glassformer.text.words import spans_of
 
 N_BINS = 15
 """Bins of the calibration error, as in Guo et al. 2017."""

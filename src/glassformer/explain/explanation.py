@@ -44,7 +44,7 @@ from glassformer.explain.streams import Stream
 from glassformer.explain.subject import MODEL, Subject, View
 from glassformer.explain.trace import Trace
 from glassformer.models.ensemble import members_of
-from glassformer.text.decision import KINDS
+from glassformer.text.answers import KINDS
 from glassformer.utils.atomic_io import atomic_write_text
 from glassformer.utils.device import tuned
 from glassformer.utils.formatting import shortened

@@ -28,9 +28,8 @@ from glassformer.models.encoder_models import TextClassifier, TokenClassifier
 from glassformer.tasks import Task
 from glassformer.tasks.encoder import Classify, EncoderTask
 from glassformer.tasks.heads import CLASSIFY
-from glassformer.text.decision import THRESHOLD
-from glassformer.text.tags import OUTSIDE
-from glassformer.text.words import first_tokens, read_running
+from glassformer.text.answers import THRESHOLD
+from glassformer.text.words import OUTSIDE, first_tokens, read_running
 from glassformer.utils.formatting import shortened
 
 WORD_TAG = EncoderTask.of(replace(CLASSIFY, kind="tagger"))

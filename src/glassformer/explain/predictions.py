@@ -20,16 +20,16 @@ from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.incremental import ModelDecoder, TranslationDecoder
+from glassformer.decode.jobs import translate_ids
 from glassformer.decode.sampling import sample
-from glassformer.decode.search import Hypothesis, SearchStep, Special, beam_search
-from glassformer.decode.translate import translate_ids
+from glassformer.decode.search import Hypothesis, SearchStep, beam_search
 from glassformer.errors import DivergedError, UsageError
 from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.explain.capture.tape import Step
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.tasks import Task
-from glassformer.text.decision import Decision, number_text, written_number
+from glassformer.text.answers import Decision, number_text, written_number
 from glassformer.text.long_text import length_limit
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.formatting import shortened
@@ -341,7 +341,7 @@ def translate(
     if config.sample:
         forced = [prefix] if prefix else None
         with exact_no_grad(model):
-            results = translate_ids(model, [source], config, Special(pad, bos, eos), prefixes=forced)[0]
+            results = translate_ids(model, [source], config, (pad, bos, eos), prefixes=forced)[0]
         return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(h, t) for h in results], prefix=prefix)
     limit = length_limit(len(source), model.max_len, config.max_new_tokens)
     if len(prefix) >= limit:

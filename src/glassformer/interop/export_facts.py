@@ -1,4 +1,4 @@
-"""The description of an exported folder, and which files it may hold: both checked before a library sees the folder.
+"""What each library holds; the description and the files of an exported folder, checked before a library sees it.
 
 Whoever made the folder can have made the manifest, too, so that nothing here relies on it.
 """
@@ -6,19 +6,20 @@ Whoever made the folder can have made the manifest, too, so that nothing here re
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from msgspec import Meta
 
-from glassformer.config import DecodeConfig
+from glassformer.config import Config, DecodeConfig, ModelConfig
 from glassformer.config.recipes import TASK_NAMES, build, config_from_dict
 from glassformer.data.datasets.columns import Columns
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.engine import not_exported
+from glassformer.interop.hf_settings import CLASSES, FORMS, POOLERS
 from glassformer.runs.folder import EXPORT_FACTS, TOKENIZER
-from glassformer.text.decision import Decision
+from glassformer.text.answers import Decision
 from glassformer.utils.safe_read import check_regular, from_json, read_json_object
 
 KIND, FACTS, CARD = "glassformer export", EXPORT_FACTS, "README.md"
@@ -95,7 +96,7 @@ class ExportFacts:
         decode: settings of decoding of the run.
         truncate: which part of a text that is too long is kept: "head", "tail" or "head+tail".
         labels: the classes or labels of a classifier, in the order of the logits.
-        decision: how their probabilities become answers (`text/decision.py`); None for the most probable class.
+        decision: how their probabilities become answers (`text/answers.py`); None for the most probable class.
         notes: what differs from the run, one sentence each.
         columns: those that the run was trained on; None if its data was no table.
         check: the comparison with the run, fields of `CheckResult`; None if it was not made.
@@ -190,3 +191,67 @@ def facts_of(task: Any, target: Any, architecture: str, run: Path, context: int,
 def decode_of(facts: ExportFacts) -> DecodeConfig:
     """Return the settings of decoding."""
     return build(DecodeConfig, facts.decode, "decode", FACTS)
+
+
+Target: TypeAlias = Literal["ctranslate2", "hf", "onnx"]
+TARGETS: tuple[Target, ...] = get_args(Target)
+WRITERS = ("translator", "language_model")
+"""Kinds of models that write texts."""
+_SAMPLED = "sampled texts differ, since the random numbers do"
+_BEAM = "beam search there ends by another rule, so some translations and n-best lists differ; greedy ones do not"
+_CUT = "a text longer than the context needs truncation=True there, which cuts its end"
+
+
+def choose(kind: str | None, config: Config, n_members: int, target: Target) -> tuple[str, tuple[str, ...]]:
+    """Return the model class that a model becomes in the library `target`, and what differs there, a sentence each.
+
+    `kind` is `Task.explain_as`; `n_members` is 1, or all of an ensemble.
+
+    Raises:
+        UsageError: it cannot hold the model; the setting is named.
+    """
+    m, words = config.model, str(kind).replace("_", " ")
+    if kind is None:
+        raise UsageError(f"{target} holds no model of the task {config.task!r}")
+    hint = "use --to onnx" if ("onnx", kind) in FILES else "use --to ctranslate2"
+    if m.max_ngram > 1 and kind == "language_model":
+        raise UsageError(f"no library has embeddings of token n-grams: model.max_ngram {m.max_ngram}", "use the run")
+    if (target, kind) not in FILES:
+        raise UsageError(f"{target} holds no {words}", hint)
+    if n_members > 1 and (target == "hf" or kind in WRITERS):
+        what = f"{target} holds one model, and this is an ensemble of {n_members}"
+        raise UsageError(what, "export one of them: --member 0")
+    if target == "onnx":
+        return "one graph", ()
+    is_lm, imported = kind == "language_model", config.text.tokenizer == "imported"
+    if target == "ctranslate2":
+        return ("TransformerDecoderModel", (_SAMPLED,)) if is_lm else ("Transformer", (_BEAM,))
+    family, obstacle = hf_family(kind, m)
+    if not obstacle and not is_lm and imported == (kind == "translator"):
+        obstacle = f"text.tokenizer {config.text.tokenizer}"
+    if obstacle:
+        raise UsageError(f"transformers has no class for this {words}: {obstacle}", hint)
+    notes = {"translator": (_BEAM,), "language_model": (_SAMPLED,)}.get(kind, (_CUT,))
+    return CLASSES_OF[family, kind.removeprefix("multilabel_")], notes
+
+
+CLASSES_OF = {its: name for name, its in reversed(CLASSES.items())}
+"""The class of each family and kind of model; of several the first."""
+
+
+def hf_family(kind: str, m: ModelConfig) -> tuple[str, str]:
+    """Return the family of transformers that computes the same, and the first setting in the way, or ""."""
+    values = {one.name: getattr(m, one.name) for one in fields(m)}
+    values["d_head"] = None if m.d_head is None or m.d_head * m.n_heads == m.d_model else m.d_head
+    found = dict[str, list[str]]()
+    for family, needs in FORMS.items():
+        if (family, kind.removeprefix("multilabel_")) not in CLASSES_OF:
+            continue
+        if kind.endswith("classifier"):
+            needs = needs | {"pooling": ("first",), "pooler": (POOLERS[family],)}
+        if kind == "masked_language_model":
+            needs = needs | {"activation": ("gelu",)}
+        odd = ["embedding_init_std"] if kind not in WRITERS and m.embedding_init_std is None else []
+        found[family] = [name for name, allowed in needs.items() if values[name] not in allowed] + odd
+    family = min(found, key=lambda one: len(found[one]))
+    return family, "".join(f"model.{name} {str(values[name]).lower()}" for name in found[family][:1])

@@ -27,8 +27,7 @@ from glassformer.interop.engine import Engine, Hypotheses, computing, finite, lo
 from glassformer.interop.export_facts import FACTS, KIND, RUN_TOKENIZER, ExportFacts, check_files, decode_of, read_facts
 from glassformer.runs.sealed_folder import read_manifest, read_sealed_file
 from glassformer.text import answers as masked_text
-from glassformer.text.answers import PREDICTED_TOGETHER, encoder_answer, warn_at_end
-from glassformer.text.decision import AnswerRule, Decision
+from glassformer.text.answers import PREDICTED_TOGETHER, AnswerRule, Decision, encoder_answer, warn_at_end
 from glassformer.text.long_text import chunks_of, length_limit, window_start
 from glassformer.text.pairs import GivenText, given_texts
 from glassformer.text.tokenizer import Tokenizer

@@ -15,15 +15,14 @@ from torch import Tensor
 
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, CheckResult, ExportFacts, read_facts
+from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, ExportFacts, read_facts
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.models.build import without_memory
 from glassformer.runs.model_folder import check_shapes, load_weights, shapes_of
 from glassformer.runs.records import Origin
 from glassformer.tasks import Task, task_class
-from glassformer.text.decision import Decision
+from glassformer.text.answers import Decision
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.utils.formatting import cell_text
 
 MAX_WEIGHTS = 1 << 32
 """Most weights of a model that is imported: 16 GiB in float32."""
@@ -105,20 +104,6 @@ def restore_imported(imported: ImportedModel) -> tuple[Task, torch.nn.Module]:
         model = task.build_model()
     load_weights(model, dict(imported.state))
     return task, model.eval()
-
-
-def import_card(origin: Origin, task: Task, check: CheckResult | None) -> str:
-    """Return the card of an imported model as Markdown."""
-    lines = [
-        "\n".join(["---", "library_name: glassformer", *origin.front_matter(), "tags:", "- transformer", "---"]),
-        f"# {cell_text(origin.name)}",
-        f"A pretrained {task.report.model_name}, {origin.title}, read by Glassformer. "
-        "Its weights are those of its source; it was not trained here.",
-        f"It reads texts up to {task.config.text.max_len:,} tokens.",
-        "## Check",
-        check.words if check else "Not compared with the library it came from.",
-    ]
-    return "\n\n".join([*lines, "## Source", *origin.source()]) + "\n"
 
 
 def own_export(folder: SourceFolder, target: str, kind: str) -> tuple[ExportFacts, Tokenizer] | None:

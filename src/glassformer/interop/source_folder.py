@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,9 @@ PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "mo
 _FACT = re.compile(r"^(license|base_model):[ ]*(?:\n[ ]*-[ ]*)?['\"]?([\w./+-]{1,100})['\"]?[ ]*$", re.MULTILINE)
 MOST_HEADER = 4 << 20
 """Bytes that describe the tensors of a file: those of 30,000."""
+MAX_BYTES = 16 << 30
+"""Most bytes of all files of weights: those of 2³² numbers of 32 bits."""
 FLOATS = {torch.float32, torch.float16, torch.bfloat16, torch.float64}
-
-
-@dataclass(frozen=True)
-class _Index:
-    """What the index of a model in several files says: the file of each tensor."""
-
-    weight_map: dict[str, str]
 
 
 class SourceFolder:
@@ -95,9 +90,10 @@ class SourceFolder:
         Raises:
             CheckpointError: there are none in safetensors, a shard is missing or damaged, or a name is in two shards.
         """
-        found: dict[str, Tensor] = {}
+        found, room = dict[str, Tensor](), MAX_BYTES
         for name in self._weight_files():
-            with open_regular(self.file(name), LIMITS["weights"]) as file:
+            with open_regular(self.file(name), room) as file:
+                room -= os.fstat(file.fileno()).st_size
                 if int.from_bytes(file.read(8), "little") > MOST_HEADER:
                     raise CheckpointError(f"{self.path / name} is not a sound safetensors file: a header too large")
             read_shapes(self.file(name))  # a header that describes other than the bytes of the file is refused first
@@ -115,7 +111,7 @@ class SourceFolder:
                 hint = "where you trust it, load it with transformers, whose save_pretrained writes safetensors"
                 raise CheckpointError(f"{self.path / pickle} is a pickle, which can run code and is never read", hint)
             raise CheckpointError(f"{self.path} holds no {WEIGHTS}", "give the folder that save_pretrained wrote")
-        places = from_json(_Index, self.bytes(INDEX), self.path / INDEX).weight_map
+        places = from_json(dict[str, str], self.json(INDEX).get("weight_map"), self.path / INDEX)
         names = sorted({*places.values()})
         if odd := next((n for n in names if Path(n).name != n or not n.endswith(".safetensors")), None):
             raise CheckpointError(f"{self.path / INDEX} names {odd[:80]!r}, which is no file of the same folder")

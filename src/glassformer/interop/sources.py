@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.ctranslate2_reader import read_ctranslate2
-from glassformer.interop.hf_reader import read_hf
+from glassformer.interop.ctranslate2_model import read_ctranslate2
+from glassformer.interop.hf_model import read_hf
 from glassformer.interop.imported import ImportedModel
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.folder import is_exported

@@ -12,10 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glassformer.models.decoder_models import LanguageModel, Translator
 from glassformer.models.encoder_models import MaskedLanguageModel
 from glassformer.models.ensemble import Ensemble
-from glassformer.models.language_model import LanguageModel
-from glassformer.models.translator import Translator
 from glassformer.utils.device import Precision
 
 ROWS_EXPECTED = 64

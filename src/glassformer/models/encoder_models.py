@@ -15,8 +15,7 @@ from torch.nn import functional as F
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_embedding, make_norm, make_rotation, make_stack
 from glassformer.models.ensemble import members_of
-from glassformer.nn.attention import Mask
-from glassformer.nn.embeddings import positions_of
+from glassformer.nn.attention import Mask, positions_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding, SegmentEmbedding
 from glassformer.nn.steps import step
 

@@ -3,7 +3,7 @@
 Everywhere True = may attend; `torch.nn.MultiheadAttention.key_padding_mask` has the opposite meaning.
 
 Self, causal and cross attention differ only in their arguments: the mask (`Mask.of`) comes from the model, the keys
-and values of earlier positions from a cache (`cache.py`).
+and values of earlier positions from a cache, so that a new token costs one position instead of all.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.nn.cache import KVCache
 from glassformer.nn.embeddings import Rotation
 from glassformer.nn.steps import is_reporting, step
 
@@ -229,3 +228,81 @@ class MultiHeadAttention(nn.Module):
 
     def _combine_heads(self, x: Float[Tensor, "B H L E"]) -> Float[Tensor, "B L HE"]:
         return step(self, "concat", x.transpose(1, 2).flatten(-2), x)
+
+
+FIRST_CAPACITY = 32
+"""Positions of the first buffer, if it is not made for more at once."""
+
+
+class KVCache:
+    """Keys and values of one attention, (B, H, L, E) each, in buffers whose capacity grows by doubling."""
+
+    def __init__(self) -> None:
+        self._buffers: list[Tensor] = []  # keys and values, (B, H, capacity, E) each
+        self.length = 0
+
+    @property
+    def keys(self) -> Float[Tensor, "B H L E"]:
+        return self._buffers[0][:, :, : self.length]
+
+    @property
+    def values(self) -> Float[Tensor, "B H L E"]:
+        return self._buffers[1][:, :, : self.length]
+
+    def append(self, k: Float[Tensor, "B H n E"], v: Float[Tensor, "B H n E"]) -> tuple[Tensor, Tensor]:
+        """Append n positions; return all keys and values so far."""
+        start, self.length = self.length, self.length + k.shape[2]
+        capacity = self._buffers[0].shape[2] if self._buffers else 0
+        if self.length > capacity:
+            more = max(FIRST_CAPACITY, 2 * capacity, self.length) - capacity
+            before = self._buffers or (k[:, :, :0], v[:, :, :0])
+            self._buffers = [F.pad(buffer, (0, 0, 0, more)) for buffer in before]  # the axis of positions grows
+        for buffer, new in zip(self._buffers, (k, v), strict=True):
+            buffer[:, :, start : self.length] = new
+        return self.keys, self.values
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        """Keep these rows, in this order (a row may be kept twice)."""
+        # Several times faster than indexing with a tensor.
+        self._buffers = [buffer.index_select(0, rows) for buffer in self._buffers]
+
+
+class DecoderCache:
+    """Caches of the self attention and of the cross attention of each layer.
+
+    In a beam search self attention has a row per hypothesis, and cross attention a row per sentence: the hypotheses of
+    a sentence, which are adjacent, share the keys and values of the memory. Of a model with n-grams of tokens the last
+    ids of each row are kept too, which the next n-grams contain.
+    """
+
+    def __init__(self, n_layers: int) -> None:
+        self.layers = [(KVCache(), KVCache()) for _ in range(n_layers)]
+        self._recent: Tensor | None = None
+
+    @property
+    def length(self) -> int:
+        """Return the number of positions decoded so far."""
+        return self.layers[0][0].length
+
+    def append_ids(self, ids: Int[Tensor, "B n"], max_kept: int) -> Int[Tensor, "B m"]:
+        """Return the kept ids followed by the new ones, and keep the last `max_kept` of them."""
+        seen = ids if self._recent is None else torch.cat([self._recent, ids], dim=1)
+        self._recent = seen[:, max(0, seen.shape[1] - max_kept) :]
+        return seen
+
+    def select(self, rows: Int[Tensor, " R"]) -> None:
+        """Keep these hypotheses, in this order."""
+        self._recent = None if self._recent is None else self._recent.index_select(0, rows)
+        for of_tokens, _ in self.layers:
+            of_tokens.select(rows)
+
+    def select_memory(self, sentences: Int[Tensor, " R"]) -> None:
+        """Keep the keys and values of these sentences, in this order; the caller selects the rows of `memory`."""
+        for _, of_memory in self.layers:
+            of_memory.select(sentences)
+
+
+def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -> Int[Tensor, "1 L"]:
+    """Return the positions of n_new tokens after those in the cache, equal in every row."""
+    start = 0 if cache is None else cache.length
+    return torch.arange(start, start + n_new, device=device)[None]

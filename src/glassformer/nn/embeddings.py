@@ -14,15 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from glassformer.nn.cache import DecoderCache
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.steps import step
-
-
-def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -> Int[Tensor, "1 L"]:
-    """Return the positions of n_new tokens after those in the cache, equal in every row."""
-    start = 0 if cache is None else cache.length
-    return torch.arange(start, start + n_new, device=device)[None]
 
 
 def sinusoidal(n_positions: int, d_model: int) -> Float[Tensor, "L D"]:

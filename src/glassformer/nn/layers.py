@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.nn.attention import Mask, MultiHeadAttention
-from glassformer.nn.cache import DecoderCache, LayerCache
+from glassformer.nn.attention import DecoderCache, KVCache, Mask, MultiHeadAttention
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.embeddings import Rotation
 from glassformer.nn.steps import step
@@ -149,13 +148,13 @@ class Layer(nn.Module):
         x: Float[Tensor, "R T D"],
         mask: Mask | None = None,
         rotation: Rotation | None = None,
-        cache: LayerCache | None = None,
+        cache: tuple[KVCache, KVCache] | None = None,
         *,
         memory: Float[Tensor, "B S D"] | None = None,
         memory_mask: Mask | None = None,
     ) -> Float[Tensor, "R T D"]:
         """Return the output of R rows for B memories: R is B, or B · beam with a sentence's hypotheses adjacent."""
-        past, read = (cache.self_attention, cache.cross_attention) if cache else (None, None)
+        past, read = cache or (None, None)
 
         def attend_to_memory(y: Tensor) -> Tensor:
             # The beam folds into the query axis, so that keys and values are kept once per sentence.

@@ -21,12 +21,12 @@ from glassformer.data.batches import Batch, BatchPlan, length_buckets, shuffled_
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, kept_corpus
 from glassformer.data.datasets.columns import Columns, ColumnSpecs, DataSchema, text_specs
 from glassformer.data.splits import Split, TextData
-from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from glassformer.distributed import SINGLE_PROCESS, ProcessGroup
 from glassformer.models.ensemble import Ensemble, evaluation_mode
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.decision import AnswerRule, Decision
+from glassformer.text.answers import AnswerRule, Decision
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.console import announced
 from glassformer.utils.process_settings import turns

@@ -24,7 +24,7 @@ from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.tagged import read_tagged
 from glassformer.data.splits import Split, TextData
-from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from glassformer.distributed import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import CheckpointError, DivergedError
 from glassformer.models.build import encoder_flops
 from glassformer.models.ensemble import evaluation_mode, members_of
@@ -36,9 +36,8 @@ from glassformer.tasks.probe import fit_layer
 from glassformer.tasks.settings import suggest_for_texts, suggest_for_words
 from glassformer.text.answers import cut_message, encoder_answer
 from glassformer.text.pairs import PairTokenizer, split_pairs
-from glassformer.text.tags import are_plain
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.words import EncodedWords, ReadText, encoded_words, read_running
+from glassformer.text.words import EncodedWords, ReadText, are_plain, encoded_words, read_running
 from glassformer.utils.formatting import counted
 
 logger = logging.getLogger(__name__)

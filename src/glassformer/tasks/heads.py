@@ -37,8 +37,8 @@ from glassformer.runs.records import Evaluation
 from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, SEVERAL_LABELS
 from glassformer.tasks.probe import prior_logits
 from glassformer.tasks.reporting import TaskReport
-from glassformer.text.decision import Decision
-from glassformer.text.tags import are_plain, spans_of, tag_names
+from glassformer.text.answers import Decision
+from glassformer.text.words import are_plain, spans_of, tag_names
 from glassformer.utils import plotting as ps
 from glassformer.utils.formatting import number, percent, shortened, table
 

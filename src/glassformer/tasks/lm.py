@@ -21,7 +21,7 @@ from glassformer.data.batches import Batch, BatchPlan, overlapping_windows, padd
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus, gather_padded, split_document
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.splits import Split, TextData
-from glassformer.decode.sampling import generate_ids
+from glassformer.decode.jobs import generate_ids
 from glassformer.errors import DataError
 from glassformer.evaluate.metrics import score
 from glassformer.evaluate.scoring import Predictions, Scoring, ratio

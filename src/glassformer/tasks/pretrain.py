@@ -19,7 +19,7 @@ from glassformer.data.batches import Batch, ngrams_of_batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import TEXT, DataSchema
 from glassformer.data.splits import Split
-from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from glassformer.distributed import SINGLE_PROCESS, ProcessGroup
 from glassformer.evaluate.metrics import Metric
 from glassformer.models.build import encoder_flops
 from glassformer.models.encoder_models import MaskedLanguageModel

@@ -17,7 +17,7 @@ from glassformer.runs.folder import LEARNED_RECORD, MODEL_CONFIG, RunFolder, See
 from glassformer.runs.model_folder import Shapes, Weights, check_shapes, read_description, read_weights, shapes_of
 from glassformer.runs.records import JsonObject
 from glassformer.tasks import Task, task_class
-from glassformer.text.decision import THRESHOLD, Decision
+from glassformer.text.answers import THRESHOLD, Decision
 from glassformer.utils.safe_read import read_json_object
 
 DAMAGE = ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError

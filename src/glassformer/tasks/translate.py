@@ -20,9 +20,9 @@ from glassformer.data.batches import Batch, padding_mask_of
 from glassformer.data.corpus import CorpusWriter, EncodedCorpus
 from glassformer.data.datasets.columns import SOURCE, TARGET, DataSchema
 from glassformer.data.splits import Split, TextData
-from glassformer.decode.search import Hypothesis, Special
-from glassformer.decode.translate import translate_ids
-from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from glassformer.decode.jobs import translate_ids
+from glassformer.decode.search import Hypothesis
+from glassformer.distributed import SINGLE_PROCESS, ProcessGroup
 from glassformer.evaluate.translation import bleu_scoring, headline_of, score
 from glassformer.models import Translator
 from glassformer.models.build import decoder_flops, encoder_flops
@@ -213,5 +213,5 @@ class Translate(Task):
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses for each source, ids with an end token; empty sources are not decoded."""
         t = self.tokenizer
-        special = Special(t.pad_id, t.bos_id, t.eos_id)
+        special = (t.pad_id, t.bos_id, t.eos_id)
         return translate_ids(cast("Translator | Ensemble", model), sources, decode, special, first_row=first)

@@ -27,7 +27,7 @@ from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.model_folder import WEIGHTS, Weights
 from glassformer.tasks import Task, task_class
 from glassformer.tasks.restoring import load_model_folder
-from glassformer.text.decision import Decision
+from glassformer.text.answers import Decision
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import sha256_regular
 

@@ -31,7 +31,7 @@ from glassformer.data.corpus import RaggedArray
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.findings import KnownData, of_data
 from glassformer.data.splits import TextData, check_texts_differ
-from glassformer.distributed.process_group import ProcessGroup
+from glassformer.distributed import ProcessGroup
 from glassformer.errors import DataError, UsageError
 from glassformer.runs.model_folder import read_origin
 from glassformer.runs.records import IMPORT, INITIAL, DataRecord, JsonObject, SplitRecord

@@ -20,7 +20,7 @@ from glassformer.config import Config, TrainConfig
 from glassformer.data.batches import Batch
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import TextData
-from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from glassformer.distributed import SINGLE_PROCESS, ProcessGroup
 from glassformer.models.ensemble import members_of
 from glassformer.nn.layers import Stack
 from glassformer.runs.model_folder import Weights, load_weights

@@ -21,7 +21,7 @@ from torch import nn
 from glassformer.config import Config
 from glassformer.config.recipes import config_to_dict
 from glassformer.data.corpus import corpora_kept
-from glassformer.distributed.process_group import SINGLE_PROCESS, init_distributed
+from glassformer.distributed import SINGLE_PROCESS, init_distributed
 from glassformer.errors import CheckpointError, DataError, DivergedError, Interrupted, ResourceError, UsageError
 from glassformer.report.seeds import SeedsRecord, write_seeds_report
 from glassformer.runs.folder import BEGUN, ControlFile, RunFolder, SeedsFolder, lock_folder

@@ -22,8 +22,7 @@ from glassformer.data.diagnostics import Diagnostics, encoding_issue, numbered_l
 from glassformer.data.sources import is_columnar, suffix_of
 from glassformer.data.splits import Split
 from glassformer.errors import UsageError
-from glassformer.text.tags import OUTSIDE
-from glassformer.text.words import read_running
+from glassformer.text.words import OUTSIDE, read_running
 
 WORDS = ColumnSpec("words", "--text-column", ("tokens", "words", "text", "sentence"))
 TAGS = ColumnSpec(

@@ -23,7 +23,7 @@ from glassformer.explain.predictions import NUMBER, readable, rows_of
 from glassformer.explain.trace import trace
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.tasks import Task
-from glassformer.text.decision import written_number
+from glassformer.text.answers import written_number
 from glassformer.utils.device import tuned
 from glassformer.utils.process_settings import check_cancelled
 

@@ -42,7 +42,7 @@ from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject, View
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.runs.folder import RunFolder
-from glassformer.text.decision import number_text
+from glassformer.text.answers import number_text
 from glassformer.text.pairs import text_of
 from glassformer.training.optimizer import CombinedOptimizer, Muon, make_optimizer
 from glassformer.utils.device import tuned

@@ -1,10 +1,14 @@
-"""Export a run to another library: a new folder, written whole, loaded again and compared with the run."""
+"""Export a run to another library, and read a pretrained model from a folder of another library into a run.
+
+Both write a new folder, whole, and compare what was written or read with the other library. An import is a run like
+any other, without a training: `RUN/model/`, sealed, and `RUN/import.json`, which says where it came from.
+"""
 
 from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -13,20 +17,33 @@ from torch import nn
 
 from glassformer.data.datasets.columns import Columns
 from glassformer.errors import UsageError
-from glassformer.interop.card import card
-from glassformer.interop.check import check_export
-from glassformer.interop.choose import Choice, Target, choose
-from glassformer.interop.export_facts import CARD, FACTS, KIND, RUN_TOKENIZER, CheckResult, ExportFacts, facts_of
+from glassformer.interop.card import card, import_card
+from glassformer.interop.check import check_export, check_import
+from glassformer.interop.export_facts import (
+    CARD,
+    FACTS,
+    KIND,
+    RUN_TOKENIZER,
+    CheckResult,
+    ExportFacts,
+    Target,
+    choose,
+    facts_of,
+)
 from glassformer.interop.exported import ExportedModel
 from glassformer.interop.hf_tokenizer import tokenizer_files
-from glassformer.interop.new_folder import new_folder
+from glassformer.interop.imported import ImportedModel, restore_imported
+from glassformer.interop.sources import read_source
 from glassformer.models.ensemble import member_of, members_of
 from glassformer.report.run_record import load_run_record
-from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import read_origin
+from glassformer.runs.folder import IMPORT_RECORD, TOKENIZER, RunFolder
+from glassformer.runs.model_folder import read_origin, save_model
+from glassformer.runs.records import IMPORT, Origin
 from glassformer.runs.sealed_folder import seal, write_files
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import Tokenizer
+from glassformer.training.finalize import model_metadata
+from glassformer.utils.atomic_io import new_folder, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -86,12 +103,12 @@ def export(
         raise UsageError(f"{target} is not written with quantization {quantization!r}", hint)
     model = _on_cpu((run.model if member is None else member_of(run.model, member)).eval())
     model = members_of(model)[0] if len(members_of(model)) == 1 else model
-    choice = choose(task.explain_as, task.config, len(members_of(model)), target)
+    architecture, notes = choose(task.explain_as, task.config, len(members_of(model)), target)
     if task.tokenizer.separator and target == "hf":
         raise UsageError("hf is not written of a model that reads pairs of texts", "use --to onnx")
     if target == "ctranslate2":
         check_frame(task.tokenizer)
-    facts = _facts(run, target, choice, model, quantization)
+    facts = _facts(run, target, architecture, notes, model, quantization)
     record = load_run_record(run.path) if RunFolder(run.path).resumable else None
     folder = RunFolder(run.path).model_folder
     origin = None if folder is None else read_origin(folder)
@@ -124,12 +141,12 @@ def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, 
     """Return the files of the library: their names and contents."""
     match facts.target:
         case "ctranslate2":
-            from glassformer.interop.ctranslate2_writer import write_ctranslate2
+            from glassformer.interop.ctranslate2_model import write_ctranslate2
 
             quantization = None if facts.dtype == "float32" else facts.dtype
             return write_ctranslate2(model, task.tokenizer.vocabulary(), quantization, task.tokenizer.special)
         case "hf":
-            from glassformer.interop.hf_writer import write_hf
+            from glassformer.interop.hf_model import write_hf
 
             return write_hf(model, task.tokenizer, task.config.decode, facts.architecture, facts.labels)
         case _:
@@ -138,16 +155,18 @@ def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, 
             return write_onnx(model, task.tokenizer, task.decision.scale if facts.kind == "regressor" else None)
 
 
-def _facts(run: Any, target: Target, choice: Choice, model: nn.Module, quantization: str | None) -> ExportFacts:
+def _facts(
+    run: Any, target: Target, architecture: str, given: Sequence[str], model: nn.Module, quantization: str | None
+) -> ExportFacts:
     """Return the description of the folder, before it is compared with the run."""
-    notes = [*choice.notes]
+    notes = [*given]
     if between := list(run.task.tokenizer.separator):
         notes.append(f"each text is a pair: the ids of the first text, {between}, and the ids of the second")
     notes += [f"weights are rounded to {quantization}, so some answers differ"] if quantization else []
     folder, context = RunFolder(run.path), int(cast(Any, model).max_len)
     columns = Columns.from_json(folder.read_data().columns) if folder.resumable else None
     more = {"dtype": quantization or "float32", "notes": notes, "columns": columns}
-    return facts_of(run.task, target, choice.architecture, run.path, context, **more)
+    return facts_of(run.task, target, architecture, run.path, context, **more)
 
 
 def check_frame(tokenizer: Tokenizer) -> None:
@@ -157,3 +176,39 @@ def check_frame(tokenizer: Tokenizer) -> None:
     if special.prefix not in ((), (special.bos,)) or special.suffix not in ((), (special.eos,)):
         around = ", ".join(tokenizer.tokens([*special.prefix, *special.suffix]))
         raise UsageError(f"ctranslate2 puts no {around} around a text", "use the run itself")
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Import:
+    """A finished import; `origin` is what `import.json` holds."""
+
+    out: Path
+    model: ImportedModel
+    origin: Origin
+    check: CheckResult | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `import.json` holds, and the folder."""
+        return {"out": str(self.out), **asdict(self.origin)}
+
+
+def import_folder(source: Path | str, out: Path | str, max_len: int | None = None) -> Import:
+    """Write a run folder of the pretrained model in a folder, whole or not at all; see `glassformer.import_model`."""
+    out = Path(out)
+    if RunFolder(out).not_empty:
+        raise UsageError(f"{out} is not empty", "name a new folder")
+    imported = read_source(source, max_len)
+    task, model = restore_imported(imported)
+    logger.info("comparing with the library that it came from")
+    check = check_import(imported, task, model, Path(source))
+    origin = replace(imported.source, task=imported.task, notes=[*imported.notes], check=check and asdict(check))
+    with new_folder(out) as building:
+        metadata = model_metadata(task) | {IMPORT: asdict(origin)}
+        tokenizer = {TOKENIZER: task.tokenizer.to_json().encode("utf-8")}
+        weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+        save_model(RunFolder(building).model, metadata, weights, tokenizer, import_card(origin, task, check))
+        write_json(building / IMPORT_RECORD, asdict(origin))
+    return Import(out, imported, origin, check)

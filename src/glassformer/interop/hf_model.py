@@ -1,22 +1,23 @@
-"""A Hugging Face folder as an `ImportedModel`: encoders like BERT, decoders like GPT-2 and Llama, and translators.
+"""A folder of transformers, read and written: encoders like BERT, decoders like GPT-2 and Llama, and translators.
 
 The names of tensors are those of `names.py`, the keys of `config.json` those of `hf_settings.py`. What is left stands
 here: the first positions of RoBERTa, which no token has; positions that turn out to be sinusoids; heads of keys and
 values that several heads of queries share; and the order of the features of translators, whose sinusoids have all
 sines first. Nothing else in a Transformer depends on that order, so that all weights that read or write the residual
-stream are permuted.
+stream are permuted. In writing it is undone: a table is multiplied by the factor √D that a class does not have (and
+the last norm before a tied head divided by it), and missing positions are a table of zeros. A folder holds no code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glassformer.config import ModelConfig
+from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.export_facts import FACTS, decode_of
@@ -29,17 +30,30 @@ from glassformer.interop.hf_settings import (
     read_decoding,
     read_keys,
     read_settings,
+    write_settings,
 )
-from glassformer.interop.hf_tokenizer import read_tokenizer
+from glassformer.interop.hf_tokenizer import (
+    MARIAN_FILES,
+    json_bytes,
+    read_marian_tokenizer,
+    read_tokenizer,
+    tokenizer_config,
+    tokenizer_file,
+)
 from glassformer.interop.imported import ImportedModel, own_export
-from glassformer.interop.marian_tokenizer import MARIAN_FILES, read_marian_tokenizer
-from glassformer.interop.names import PREFIXES, rows, to_ours
+from glassformer.interop.names import PREFIXES, rows, to_ours, to_theirs
 from glassformer.interop.source_folder import SourceFolder, SourceTensors
-from glassformer.nn.embeddings import sinusoidal
+from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
+from glassformer.models.build import d_ff_of, d_head_of
+from glassformer.models.encoder_models import TextEncoder
+from glassformer.nn.embeddings import TokenEmbedding, sinusoidal
+from glassformer.runs.folder import TOKENIZER
+from glassformer.runs.model_folder import tensor_chunks
 from glassformer.runs.records import Origin
 from glassformer.tasks import task_of_kind
 from glassformer.tasks.restoring import MAX_POSITIONS
-from glassformer.text.decision import Decision
+from glassformer.text.answers import Decision
+from glassformer.text.tokenizer import Tokenizer
 
 ROBERTAS = ("roberta", "xlm-roberta")
 """Families whose first positions belong to padding."""
@@ -402,3 +416,111 @@ def residual_axes(name: str) -> tuple[int, ...]:
     if part in ("q_proj", "k_proj", "v_proj", "up_proj"):
         return (1,) if kind == "weight" else ()
     return (0,) if part in ("o_proj", "down_proj", "norm") else (1,)  # of embeddings and of the output projection
+
+
+Json = dict[str, Any]
+Tensors = dict[str, Tensor]
+
+
+def tensors_of(model: TextEncoder | LanguageModel | Translator, family: str, kind: str) -> Tensors:
+    """Return the tensors of a model under the names of a family."""
+    p = {name: x.detach().cpu().float().clone() for name, x in model.named_parameters()}  # of tied ones one name
+    prefix = PREFIXES.get(family, "model.")
+    if isinstance(model, LanguageModel):
+        _fold_scale(p, model.embedding.scale)
+        if family == "gpt2":
+            p["embedding.positions.weight"] = positions_of(model.embedding, model.max_len)
+    if isinstance(model, Translator):
+        return _of_translator(p, model, family)
+    if isinstance(model, TextClassifier) and model.n_classes == 2 and not model.several:
+        p |= {name: torch.cat([torch.zeros_like(p[name]), p[name]]) for name in ("head.weight", "head.bias")}
+    if family == "bert":
+        p.setdefault("segments.weight", torch.zeros(1, model.config.d_model))
+    return to_theirs(rows(family, model.config.n_layers, prefix), kind, p)
+
+
+def _fold_scale(p: Tensors, scale: float) -> None:
+    """Multiply an embedding by its factor, in place, and divide the last norm by it where the head is tied."""
+    if scale != 1 and "output.weight" not in p:
+        for name in ("decoder.norm.weight", "decoder.norm.bias"):
+            if name in p:
+                p[name] = p[name] / scale
+    p["embedding.weight"] = p["embedding.weight"] * scale
+
+
+def _of_translator(p: Tensors, model: Translator, family: str) -> Tensors:
+    """Return the tensors of a Marian or a Pegasus; where three matrices are not one, each has its own name."""
+    order = sines_first(model.config.d_model)
+    p = {name: x[(*[slice(None)] * axis, order)] for name, x in p.items() for axis in residual_axes(name)} | {
+        name: x for name, x in p.items() if not residual_axes(name)
+    }
+    found = to_theirs(rows(family, model.config.n_layers, "model."), "translator", p)
+    if model.output is not None:
+        target = found["model.shared.weight"] if family == "pegasus" else found.pop("model.shared.weight")
+        found["model.decoder.embed_tokens.weight"] = target.clone()
+        found.setdefault("model.encoder.embed_tokens.weight", target.clone())
+    for stack in ("encoder", "decoder"):
+        if family == "pegasus":
+            positions = positions_of(model.tgt_embedding, model.max_len)[:, order]
+            found[f"model.{stack}.embed_positions.weight"] = positions.contiguous()
+    return found | {"final_logits_bias": torch.zeros(1, len(p["tgt_embedding.weight"]))}
+
+
+def positions_of(embedding: TokenEmbedding, n: int) -> Tensor:
+    """Return the n positions that are added to an embedding, (n, D); zeros if there are none."""
+    if embedding.positions is None:
+        return torch.zeros(n, embedding.weight.shape[1])
+    return embedding.positions(torch.arange(n)[None])[0].detach().float().clone()
+
+
+def write_hf(
+    model: TextEncoder | LanguageModel | Translator,
+    tokenizer: Tokenizer,
+    decode: DecodeConfig,
+    architecture: str,
+    labels: Sequence[str] = (),
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the content of each file; `labels` are in the order of the logits."""
+    (family, kind), c = CLASSES[architecture], model.config
+    names = tensors_of(model, family, kind)
+    sizes = {"d_ff": d_ff_of(c), "d_head": d_head_of(c), "max_len": model.max_len, "n_segments": max(1, c.n_segments)}
+    config = {"model_type": family, "architectures": [architecture], "dtype": "float32"}
+    config |= write_settings(family, asdict(c) | sizes)
+    if isinstance(model, TextClassifier):
+        config["problem_type"] = f"{'multi' if model.several else 'single'}_label_classification"
+        config |= {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
+    if "rope_theta" in config:
+        config["rope_parameters"] = {"rope_type": "default", "rope_theta": config["rope_theta"]}
+    is_lm, is_tied = isinstance(model, LanguageModel), getattr(model, "output", None) is None
+    ids: Json = {"pad_token_id": 0, "bos_token_id": 3 if is_lm else 2, "eos_token_id": 3}
+    if tokenizer.special is not None:
+        first_of = [i for i in (tokenizer.bos_id, tokenizer.eos_id) if i >= 0] if is_lm else []
+        ids = {"pad_token_id": tokenizer.pad_id}
+        ids |= {"bos_token_id": first_of[0], "eos_token_id": first_of[-1]} if first_of else {}
+    if isinstance(model, Translator):
+        ids |= {"decoder_start_token_id": 2, "forced_eos_token_id": None}
+        config |= {"share_encoder_decoder_embeddings": is_tied} if family == "marian" else {}
+    yield "config.json", json_bytes(config | ids | {"tie_word_embeddings": is_tied, "vocab_size": tokenizer.vocab_size})
+    if isinstance(model, Translator | LanguageModel):
+        yield GENERATION_CONFIG, json_bytes(ids | {"use_cache": True} | _generation(model, decode, tokenizer))
+    yield "model.safetensors", b"".join(tensor_chunks(names, {"format": "pt"}))
+    masks = isinstance(model, MaskedLanguageModel)
+    yield TOKENIZER, tokenizer_file(tokenizer, isinstance(model, Translator), masks)
+    yield "tokenizer_config.json", json_bytes(tokenizer_config(model, tokenizer))
+
+
+def _generation(model: Translator | LanguageModel, decode: DecodeConfig, tokenizer: Tokenizer) -> Json:
+    """Return the settings of generation: those of the run, and the tokens that it never generates."""
+    if isinstance(model, LanguageModel):
+        sampled = decode.temperature > 0
+        never = [i for i in tokenizer.without_text if i != tokenizer.eos_id]
+        settings: Json = {"do_sample": sampled, "suppress_tokens": never or None}
+        if sampled:
+            settings |= {"temperature": decode.temperature, "top_k": decode.top_k, "top_p": decode.top_p}
+        return settings | {"max_length": model.max_len}  # the prompt counted, as positions end there
+    return {
+        "num_beams": decode.beam_size,
+        "length_penalty": decode.length_penalty,
+        "max_length": min(decode.max_new_tokens, model.max_len),
+        "suppress_tokens": [0, 2],
+    }
