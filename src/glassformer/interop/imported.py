@@ -1,6 +1,6 @@
 """A pretrained model of another library in the terms of this package: the one form that every reader gives.
 
-A reader (of a Hugging Face folder, of a CTranslate2 folder) returns an `ImportedModel`; `read.py` writes it.
+A reader (of a Hugging Face folder, of a CTranslate2 folder) returns an `ImportedModel`; `transfer.py` writes it.
 """
 
 from __future__ import annotations
