@@ -6,7 +6,6 @@ The fuzz over every file of every kind is slow, and a part of it is not.
 from __future__ import annotations
 
 import io
-import json
 import os
 import pickle
 import sys
@@ -57,44 +56,26 @@ class Evil:
         return os.mkdir, (str(self.mark),)
 
 
-def _no_stdin(patch: pytest.MonkeyPatch) -> None:
-    """Answer every question with yes."""
-    patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"y\n" * 1000)))
-
-
-@pytest.mark.parametrize("name", ["hf-lm"])
-@pytest.mark.parametrize("where", ["config.json", "tokenizer_config.json", "generation_config.json"])
 def test_code_in_a_folder_is_never_run(
-    name: str,
-    where: str,
-    exports: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    exports: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, mark = copy_of(exports[name], tmp_path / "out"), tmp_path / "mark"
-    if not (folder / where).is_file():
-        pytest.skip("this kind has no such file")
-    classes = ("AutoConfig", "AutoModelForCausalLM", "AutoModelForSequenceClassification", "AutoTokenizer")
-    auto_map = dict.fromkeys(classes, "modeling_evil.C")
-    change_json(folder / where, lambda config: config | {"model_type": "evil", "auto_map": auto_map})
+    folder, mark = copy_of(exports["hf-lm"], tmp_path / "out"), tmp_path / "mark"
+    auto_map = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer"), "modeling_evil.C")
+    for where in ("config.json", "generation_config.json"):
+        change_json(folder / where, lambda config: config | {"model_type": "evil", "auto_map": auto_map})
     for file in ("modeling_evil.py", "custom_generate/generate.py"):
         (folder / file).parent.mkdir(exist_ok=True)
         (folder / file).write_text(f"import os\nos.mkdir({str(mark)!r})\n", encoding="utf-8")
-    _no_stdin(monkeypatch)
-    codes = set[int]()
-    for seals_all in (True, False):  # what the manifest does not name is not read either
-        if not seals_all:
-            reseal(folder)
-            manifest = json.loads((folder / MANIFEST).read_bytes())
-            assert "modeling_evil.py" in manifest["files"]
-        codes.add(main(["predict", str(folder), "a"]))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"y\n" * 1000)))  # yes to every question
+    codes = {main(["predict", str(folder), "a"])}
+    reseal(folder)  # what the manifest does not name is not read either
+    codes.add(main(["predict", str(folder), "a"]))
     captured = capsys.readouterr()
     assert codes == {4} and not mark.exists() and "[y/N]" not in captured.out + captured.err
 
 
-@pytest.mark.parametrize("file", ["pytorch_model.bin", "model.bin", "adapter_model.bin", "training_args.bin"])
-def test_a_pickle_is_never_opened(file: str, exports: dict[str, Path], tmp_path: Path) -> None:
+def test_a_pickle_is_never_opened(exports: dict[str, Path], tmp_path: Path) -> None:
+    file = "pytorch_model.bin"
     folder, mark = copy_of(exports["hf-lm"], tmp_path / "out"), tmp_path / "mark"
     (folder / "model.safetensors").unlink()
     (folder / file).write_bytes(pickle.dumps(Evil(mark)))
@@ -111,13 +92,10 @@ def test_a_pickle_is_never_opened(file: str, exports: dict[str, Path], tmp_path:
     [
         {"transformers_weights": "../other.safetensors"},
         {"quantization_config": {"quant_method": "bitsandbytes"}},
-        {"_attn_implementation": "someone/kernel"},
         {"attn_implementation": "someone/kernel"},
         {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1.0}},
         {"hidden_act": "someone/kernel"},
         {"num_hidden_layers": 10**9},
-        {"vocab_size": 10**9},
-        {"hidden_size": 10**7},
         {"max_position_embeddings": -1},
     ],
     ids=str,
@@ -131,42 +109,30 @@ def test_settings_of_transformers_are_those_of_exports(
     assert main(["predict", str(folder), "a"]) == 4
 
 
-@pytest.mark.parametrize("name", FAST)
 @pytest.mark.parametrize(
     "change",
     [
         {"kind": "__class__"},
-        {"kind": ["language_model"]},
         {"kind": "classifier"},
         {"target": ["hf"]},
-        {"target": "../hf"},
         {"context": -5},
-        {"context": True},
         {"max_len": "64"},
         {"max_len": 0},
-        {"decode": []},
         {"decode": {"beam_size": 10**6}},
-        {"decode": {"beam_size": "5"}},
         {"decode": {"unknown": 1}},
         {"labels": [{}]},
         {"labels": ["a", "a"]},
-        {"notes": "a"},
         {"check": {"equal_answers": "1"}},
-        {"dtype": "float1"},
-        {"architecture": "os.system"},
         {"truncate": "middle"},
-        {"task": "__import__"},
     ],
     ids=str,
 )
 def test_values_of_the_description_have_their_types(
-    name: str, change: dict[str, Any], exports: dict[str, Path], tmp_path: Path
+    change: dict[str, Any], exports: dict[str, Path], tmp_path: Path
 ) -> None:
-    folder = copy_of(exports[name], tmp_path / "out")
+    folder = copy_of(exports["ctranslate2-translator"], tmp_path / "out")
     change_json(folder / FACTS, lambda facts: facts | change)
     reseal(folder)
-    if change.get("architecture") and name.startswith("ctranslate2"):
-        pytest.skip("CTranslate2 takes no class from there")
     assert main(["predict", str(folder), "a"]) == 4
 
 

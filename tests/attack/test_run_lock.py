@@ -46,9 +46,8 @@ def test_a_start_that_fails_leaves_neither_lock_nor_folders(tmp_path: Path) -> N
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("content", [b"", b"123 host", b"\xff" * 100])
-def test_a_file_that_a_dead_process_left_locks_nothing(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / LOCK).write_bytes(content)
+def test_a_file_that_a_dead_process_left_locks_nothing(tmp_path: Path) -> None:
+    (tmp_path / LOCK).write_bytes(b"123 host")
     RunFolder(tmp_path).check_new()
     assert_free(tmp_path)
     assert not (tmp_path / LOCK).exists()
@@ -74,12 +73,11 @@ def test_only_a_regular_file_is_locked(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="flock is POSIX's")
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
 def test_a_file_system_without_locks_is_warned_of(
-    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def unsupported(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
     with lock_folder(tmp_path / "run"):
@@ -216,10 +214,3 @@ def start_two(tmp_path: Path, name: str) -> None:
 @posix
 def test_of_two_starts_at_once_one_trains(tmp_path: Path) -> None:
     start_two(tmp_path, "run")
-
-
-@posix
-@pytest.mark.slow
-def test_of_two_starts_at_once_one_trains_each_of_twenty_times(tmp_path: Path) -> None:
-    for i in range(20):
-        start_two(tmp_path, f"run-{i}")

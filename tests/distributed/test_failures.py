@@ -20,7 +20,7 @@ from tests.helpers.together import environment_of
 
 from glassformer.distributed import process_group
 from glassformer.training import loop
-from glassformer.training.state import RunContext
+from glassformer.training.loop import RunContext
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
 

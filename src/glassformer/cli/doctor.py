@@ -8,8 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
-from glassformer.cli.flags import Command, Result
-from glassformer.cli.folders import run_folder
+from glassformer.cli.flags import Command, Result, run_folder
 from glassformer.errors import UsageError
 from glassformer.report.findings import EXAMINED, RULES, Checkup, diagnose
 from glassformer.report.run_record import load_run_record

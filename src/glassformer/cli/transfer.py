@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from glassformer.cli.flags import Command, Result
-from glassformer.cli.folders import run_folder, use_of
+from glassformer.cli.flags import Command, Result, run_folder, use_of
 from glassformer.errors import UsageError
 from glassformer.interop.choose import Target
 from glassformer.utils import console

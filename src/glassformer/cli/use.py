@@ -18,8 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from glassformer.cli.flags import Command, Device, Result, flags_of
-from glassformer.cli.folders import run_folder, run_folders
+from glassformer.cli.flags import Command, Device, Result, flags_of, run_folder, run_folders
 from glassformer.config import Config, DataConfig
 from glassformer.errors import DataError, UsageError
 from glassformer.runs.folder import RunFolder, is_exported
