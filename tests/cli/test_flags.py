@@ -175,7 +175,6 @@ def test_help_has_range_default_and_placeholder_of_a_flag(cli: Callable) -> None
     [
         ([], True),
         (["--no-snapshots"], False),
-        (["--snapshots"], True),
         (["--no-snapshots", "--snapshots"], True),
         (["--snapshots", "--no-snapshots"], False),
     ],

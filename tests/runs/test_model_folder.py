@@ -82,13 +82,6 @@ def test_round_trip(tmp_path: Path) -> None:
     assert (folder / "README.md").read_text("utf-8").startswith("# A model")
 
 
-def test_an_earlier_model_is_replaced_whole(tmp_path: Path) -> None:
-    save(tmp_path / "model", seed=0)
-    save(tmp_path / "model", seed=1)
-    assert torch.equal(load(tmp_path / "model")[1]["head.weight"], weights(1)["head.weight"])
-    assert [p.name for p in tmp_path.iterdir()] == ["model"]
-
-
 @pytest.mark.parametrize("how", [{}, {"torn": True}, {"power_cut": True}], ids=["kill", "torn", "power cut"])
 def test_whatever_operation_it_dies_after_a_model_is_whole_or_not_there(tmp_path: Path, how: dict[str, bool]) -> None:
     found = []
@@ -134,14 +127,6 @@ def test_a_file_that_does_not_belong_is_refused(tmp_path: Path) -> None:
     rewrite(folder, lambda files: files.update({"model.pkl": b"cos\nsystem\n"}))
     with pytest.raises(CheckpointError, match=r"should not hold model\.pkl"):
         load(folder)
-
-
-def test_a_checkpoint_is_not_a_model(tmp_path: Path) -> None:
-    sealed_folder.write_sealed_folder(tmp_path / "c", "glassformer checkpoint", {})
-    with pytest.raises(CheckpointError, match="not a glassformer model"):
-        load(tmp_path / "c")
-    with pytest.raises(CheckpointError, match=r"manifest\.json cannot be read"):
-        load(tmp_path / "none")
 
 
 # Sizes are believed only as far as the weights go

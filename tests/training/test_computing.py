@@ -115,7 +115,8 @@ def test_a_run_records_its_choice_and_repeats_itself(
     trials: list[int], settings: dict[str, Any], tmp_path: Path
 ) -> None:
     run = glassformer.train("classify", out=tmp_path / "run", **settings)
-    assert run is not None and run.precision == "bf16"
+    assert run is not None and run.precision == "bf16" and run.computing == FOUND
+    assert glassformer.load(run.path, precision="fp32").computing == replace(FOUND, precision="fp32")
     environment = json.loads(RunFolder(run.path).env.read_text(encoding="utf-8"))
     assert environment["precision"] == "bf16" and "300 tokens/s; fp32" in environment["computing"]
     again = glassformer.train(load_recipe(run.path / "config.toml"), out=tmp_path / "again")
@@ -143,12 +144,6 @@ def test_report_and_answers_are_computed_in_one_precision(
     assert glassformer.load(run.path, precision=other).evaluate()["log_loss"] != reported.scores["log_loss"]
     with pytest.raises(UsageError, match="precision must be fp32 or bf16, not 'auto'"):
         glassformer.load(run.path, precision="auto")
-
-
-def test_answers_are_computed_as_the_run_was(trials: list[int], settings: dict[str, Any], tmp_path: Path) -> None:
-    run = glassformer.train("classify", out=tmp_path / "run", **settings)
-    assert run is not None and run.computing == FOUND
-    assert glassformer.load(run.path, precision="fp32").computing == replace(FOUND, precision="fp32")
 
 
 # --- the trial ------------------------------------------------------------------------------------------------
