@@ -165,7 +165,7 @@ def test_pairs_and_texts_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[s
     message = capsys.readouterr().err
     assert "only 9 examples to train on: scores on other texts may be far lower" in message
     assert "only 1 example to validate on: scores on others may be far from theirs" in message
-    assert "only 1 sentence was scored: BLEU may be anything from" in message
+    assert "only 1 sentence was scored: " in message
     src.write_text("the same\n" * 10, encoding="utf-8")
     assert main([*pairs[:-1], str(tmp_path / "other"), "--steps", "3", *SMALL]) == 3
     assert "10 examples with 1 different text" in capsys.readouterr().err
