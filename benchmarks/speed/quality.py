@@ -28,8 +28,8 @@ from benchmarks.speed.workloads import Workload
 from glassformer.config.recipes import load_recipe
 from glassformer.data.batches import overlapping_windows
 from glassformer.evaluate.translation import score
+from glassformer.training.loop import RunContext
 from glassformer.training.preparation import prepare
-from glassformer.training.state import RunContext
 
 MOST = 4.0
 """A peer is stopped after so many times our seconds."""

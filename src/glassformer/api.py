@@ -105,7 +105,7 @@ def train(
     """
     config = _configured(recipe, settings)
     folder = _folder(out) if out is not None else Path("runs") / (config.recipe or config.task)
-    train_into(config, folder, on_step, seeds)
+    train_into(folder, config, on_step, seeds)
     return _of_first_process(folder)
 
 
@@ -139,13 +139,21 @@ def _configured(recipe: Recipe, settings: dict[str, Any]) -> Config:
 
 
 def train_into(
-    config: Config, folder: Path, on_step: Callable[[StepMetrics], None] | None = None, seeds: int | None = None
+    folder: Path,
+    config: Config | None = None,
+    on_step: Callable[[StepMetrics], None] | None = None,
+    seeds: int | None = None,
+    finish: bool = False,
 ) -> None:
-    """Train, evaluate and report a run of a configuration that `override` has made, or several."""
-    from glassformer.training.trainer import start_run, start_seeds
+    """Train, evaluate and report a run of a configuration that `override` has made, or several; without one resume."""
+    from glassformer.training.trainer import resume_seeds, start_seeds, train_run
 
-    if seeds is None:
-        start_run(config, RunFolder(folder), on_step)
+    if seeds is None and (config is not None or not SeedsFolder(folder).exists):
+        train_run(RunFolder(folder), config, on_step, finish)
+    elif finish:
+        raise UsageError("finish ends one run, and this folder holds several", f"name one: {folder}/seed-1")
+    elif seeds is None or config is None:
+        resume_seeds(SeedsFolder(folder), _evaluate_together, on_step)
     else:
         _check_alone("seeds")
         start_seeds(config, folder, seeds, _evaluate_together, on_step)
@@ -185,20 +193,8 @@ def resume(out: str | Path, *, on_step: Callable[[StepMetrics], None] | None = N
     The number of processes may differ from before; all but the first end here, as in `train`. With `finish` the run
     trains no more: its best weights so far are evaluated, and the report says that it was stopped.
     """
-    resume_in(out := _folder(out), on_step, finish)
+    train_into(out := _folder(out), on_step=on_step, finish=finish)
     return _of_first_process(out)
-
-
-def resume_in(out: Path, on_step: Callable[[StepMetrics], None] | None, finish: bool) -> None:
-    """Resume a run, or several seeds."""
-    from glassformer.training.trainer import resume_run, resume_seeds
-
-    if not SeedsFolder(out).exists:
-        resume_run(RunFolder(out), on_step, finish)
-    elif finish:
-        raise UsageError("finish ends one run, and this folder holds several", f"name one: {out}/seed-1")
-    else:
-        resume_seeds(SeedsFolder(out), _evaluate_together, on_step)
 
 
 @options_as_arguments()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from tests.helpers.for_each import for_each
 
 import glassformer
+from glassformer.config import DataConfig, FilesConfig
 from glassformer.text.tokenizer import Tokenizer
 
 PHRASES = {
@@ -21,24 +23,12 @@ PHRASES = {
         "非常好看|演员很棒|值得再看|感动极了|剧情精彩|音乐动听|强烈推荐",
         "非常难看|演员很差|浪费时间|无聊透顶|剧情混乱|音乐刺耳|不要去看",
     ),
-    "ไทย": (
-        "สนุกมาก|นักแสดงเก่ง|ดูซ้ำได้|ประทับใจ|เรื่องดี|เพลงเพราะ|แนะนำเลย",
-        "น่าเบื่อมาก|นักแสดงแย่|เสียเวลา|ผิดหวัง|เรื่องงง|เพลงแย่|อย่าไปดู",
-    ),
     "العربية": (
         "أحببته كثيرا|ممتع حقا|تمثيل رائع|قصة جميلة|أنصح به|موسيقى عذبة|سأراه ثانية",
         "كرهته كثيرا|ممل حقا|تمثيل سيئ|قصة فارغة|لا أنصح به|موسيقى مزعجة|خرجت مبكرا",
     ),
-    "हिन्दी": (
-        "बहुत अच्छी|मज़ा आया|शानदार अभिनय|सुंदर कहानी|ज़रूर देखें|मधुर संगीत|दिल छू गई",
-        "बहुत बुरी|ऊब गया|खराब अभिनय|बेकार कहानी|मत देखें|शोर संगीत|समय बरबाद",
-    ),
-    "Русский": (
-        "очень понравилось|смешно и умно|прекрасная игра|сильный сюжет|смотрите все|чудная музыка|тронуло",
-        "совсем не понравилось|скучно и глупо|ужасная игра|слабый сюжет|не смотрите|плохая музыка|жаль времени",
-    ),
 }
-"""Phrases of praise and of blame in six scripts."""
+"""Phrases of praise and of blame in three scripts."""
 
 
 def write_reviews(path: Path, n: int, seed: int, languages: tuple[str, ...]) -> None:
@@ -50,11 +40,11 @@ def write_reviews(path: Path, n: int, seed: int, languages: tuple[str, ...]) -> 
         for _ in range(n):
             language, label = languages[rng.integers(len(languages))], int(rng.integers(2))
             phrases = rng.permutation(PHRASES[language][1 - label].split("|"))[: rng.integers(2, 5)]
-            joint = "" if language in ("中文", "ไทย") else ", "
+            joint = "" if language == "中文" else ", "
             rows.writerow([joint.join(phrases), ("bad", "good")[label]])
 
 
-@pytest.mark.parametrize("language", [*PHRASES, "mixed"])
+@pytest.mark.parametrize("language", ["中文", "mixed"])
 def test_reviews_of_a_few_phrases_are_learned(language: str, tmp_path: Path) -> None:
     languages = tuple(PHRASES) if language == "mixed" else (language,)
     for part, n in (("train", 360), ("valid", 80)):
@@ -87,3 +77,60 @@ def test_every_character_is_spelled(language: str) -> None:
         for ids, words in tokenizer.encode_with_surfaces([*sides, "👩‍🚀 e\u0301 \u200d ﷽ 𓂀 ¿?"]):
             assert len(ids) == len(words) > 1
             assert all(tokenizer.ngrams.lookup(word) for word in words), other
+
+
+SCRIPTS = {
+    "Chinese": "今天天气很好，我们去公园散步。",
+    "Japanese": "今日は天気がいいので、公園を散歩します。",
+    "Thai": "วันนี้อากาศดีเราไปเดินเล่นในสวน",
+    "Arabic": "الطقس جميل اليوم، لنذهب إلى الحديقة.",
+    "Hindi": "आज मौसम अच्छा है, हम पार्क चलते हैं।",
+    "Russian": "Сегодня хорошая погода, идём в парк.",
+    "emoji": "🌞👩‍👩‍👧🏞️ 🇯🇵 👍🏽",
+}
+TINY = {
+    "model": {"n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64},
+    "text": {"vocab_size": 300, "max_len": 40},
+    "steps": 12,
+    "device": "cpu",
+    "precision": "fp32",
+}
+
+
+@pytest.fixture(scope="module")
+def english(tmp_path_factory: pytest.TempPathFactory) -> glassformer.Run:
+    """A model that has read nothing but English."""
+    folder = tmp_path_factory.mktemp("english")
+    (folder / "book.txt").write_text("The weather is fine today, let us walk in the park.\n" * 40, "utf-8")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
+    run = glassformer.train("lm", out=folder / "run", train_file=folder / "book.txt", **TINY)
+    patch.undo()
+    return run
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_it_never_saw_is_scored_whole(name: str, english: glassformer.Run, tmp_path: Path) -> None:
+    text, tokenizer = SCRIPTS[name] * 5, english.task.tokenizer
+    ids = tokenizer.encode(text)
+    assert tokenizer.unk_id not in ids and tokenizer.decode(ids) == text
+    test_file = tmp_path / "test.txt"
+    test_file.write_text(text, "utf-8")
+    scores = english.evaluate(data=DataConfig(dataset="files", files=FilesConfig(test_file=str(test_file))))
+    assert (scores["n_chars"], scores["n_bytes"]) == (len(text), len(text.encode()))
+    assert scores["n"] == len(ids) - 1, "every token but the very first"
+    assert math.isfinite(scores["bits_per_byte"]) and "notes" not in scores, "bits per character compare"
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_prompt_in_any_script_is_continued(name: str, english: glassformer.Run) -> None:
+    answer = english.predict(SCRIPTS[name], max_new_tokens=5)
+    assert answer["prompt"] == SCRIPTS[name] and answer["text"]
+
+
+def test_all_of_them_mixed_can_be_learned_from(tmp_path: Path) -> None:
+    book = tmp_path / "mixed.txt"
+    book.write_text("\n".join(SCRIPTS.values()) * 20, "utf-8")
+    run = glassformer.train("lm", out=tmp_path / "run", train_file=book, **TINY)
+    everything = "".join(SCRIPTS.values())
+    assert run.task.tokenizer.decode(run.task.tokenizer.encode(everything)) == everything

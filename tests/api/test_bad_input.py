@@ -42,8 +42,7 @@ class Ended:
 
 
 @pytest.fixture
-def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
+def train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
     def write(name: str, rows: Rows) -> str:
         with open(tmp_path / name, "w", encoding="utf-8", newline="") as file:
@@ -63,18 +62,6 @@ def reviews(n: int, names: Sequence[str] = ("bad", "good"), seed: int = 0) -> li
     rng = np.random.default_rng(seed)
     words = ["film", "plot", "actor", "scene", "the", "a", "of"]
     return [(f"{' '.join(rng.choice(words, 5))} {i} {names[i % len(names)]}", names[i % len(names)]) for i in range(n)]
-
-
-def test_ten_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One sentence to validate on, of which no interval can be drawn."""
-    pairs = "".join(f"{text}\t{text.upper()}\n" for text, _ in reviews(10))
-    (tmp_path / "pairs.tsv").write_text("source\ttarget\n" + pairs, encoding="utf-8")
-    files = ["--train-file", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
-    assert main(["train", "translate", *files, "--steps", "3", *SMALL]) == 0
-    err = capsys.readouterr().err
-    assert "only 9 examples to train on: scores on other texts may be far lower" in err
-    assert "only 1 example to validate on: scores on others may be far from theirs" in err
-    assert "only 1 sentence was scored: BLEU may be anything from" in err
 
 
 def test_ten_examples(train: Callable[..., Ended]) -> None:
@@ -125,15 +112,6 @@ def test_one_word_and_ten_thousand(train: Callable[..., Ended]) -> None:
     assert all(abs(sum(a["probabilities"].values()) - 1) < 1e-6 for a in answers)
 
 
-def test_two_languages_mixed(train: Callable[..., Ended]) -> None:
-    english = reviews(120)
-    chinese = [(f"这部电影真的{'很好看' if i % 2 else '很难看'}第{i}次", ("bad", "good")[i % 2]) for i in range(120)]
-    ended = train([*english, *chinese], test=[*reviews(40, seed=1), *chinese[:40]])
-    assert ended.code == 0, ended.err
-    splits = json.loads((ended.run / "data.json").read_text(encoding="utf-8"))["splits"]
-    assert splits["valid"]["n_tokens"] > 0 and splits["test"]["n"] == 80
-
-
 def test_a_model_that_answers_one_class_says_so_everywhere(train: Callable[..., Ended]) -> None:
     """Nothing to learn, and one class commoner: it answers that one, and no one is left to find out by themselves."""
     rng = np.random.default_rng(0)
@@ -177,21 +155,17 @@ def test_what_is_said_of_a_confusion_matrix(confusion: list[list[int]], guessing
     assert bool([*baselines(facts_of(confusion))]) == guessing
 
 
-def test_pairs_and_texts_too_few(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pairs_and_texts_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ten pairs train and say so; equal ones, and a text of one word, are refused."""
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
     src, tgt, book = (tmp_path / name for name in ("s.txt", "t.txt", "b.txt"))
     src.write_text("".join(f"number {i}\n" for i in range(10)), encoding="utf-8")
     tgt.write_text("".join(f"Nummer {i}\n" for i in range(10)), encoding="utf-8")
     pairs = ["train", "translate", "--src-file", str(src), "--tgt-file", str(tgt), "--out", str(tmp_path / "run")]
     assert main([*pairs, "--steps", "3", *SMALL]) == 0
     message = capsys.readouterr().err
-    assert (
-        "only 9 examples to train on: scores on other texts may be far lower" in message
-        and "only 1 sentence was scored" in message
-    )
+    assert "only 9 examples to train on: scores on other texts may be far lower" in message
+    assert "only 1 example to validate on: scores on others may be far from theirs" in message
+    assert "only 1 sentence was scored: " in message
     src.write_text("the same\n" * 10, encoding="utf-8")
     assert main([*pairs[:-1], str(tmp_path / "other"), "--steps", "3", *SMALL]) == 3
     assert "10 examples with 1 different text" in capsys.readouterr().err

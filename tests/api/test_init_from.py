@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.small_runs import SMALL, write_table
+from tests.helpers.tiny_runs import Runs
 
-import glassformer
 from glassformer import api
-from glassformer.config import Config
 from glassformer.config.recipes import load_recipe
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("base")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
-        settings = SMALL | {"steps": 1, "train_file": write_table(folder)}
-        glassformer.train("classify", out=folder / "run", **settings)
-        yield folder / "run"
 
 
 @pytest.mark.parametrize(
@@ -42,25 +29,14 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 )
 @pytest.mark.parametrize("recipe_names_it", [True, False])
 def test_the_settings_of_a_pretrained_run(
-    base: Path, overrides: dict[str, Any], uses: bool | None, recipe_names_it: bool, monkeypatch: pytest.MonkeyPatch
+    runs: Runs, overrides: dict[str, Any], uses: bool | None, recipe_names_it: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the configuration that training would begin with is looked at."""
-    seen = list[Config]()
-    recipe = load_recipe("classify")
+    base, recipe = str(runs.classify), load_recipe("classify")
     if recipe_names_it:
-        recipe = replace(recipe, train=replace(recipe.train, init_from=str(base)))
+        recipe = replace(recipe, train=replace(recipe.train, init_from=base))
     monkeypatch.setattr(api, "load_recipe", lambda name: recipe)
-    monkeypatch.setattr(api, "train_into", lambda config, *_: seen.append(config))
-    monkeypatch.setattr(api, "load", lambda _: None)
-    changes: dict[str, Any] = {
-        name: {key: str(base) if item == "BASE" else item for key, item in value.items()}
-        if isinstance(value, dict)
-        else str(base)
-        if value == "BASE"
-        else value
-        for name, value in overrides.items()
-    }
-    glassformer.train("classify", train_file="t.csv", out=base.parent / "new", **changes)
+    changes = json.loads(json.dumps(overrides).replace("BASE", base))
+    config = api._configured("classify", {"train_file": "t.csv"} | changes)
     expected = recipe_names_it if uses is None else uses
-    [config] = seen
-    assert (config.model.d_model == 16, config.train.init_from) == (expected, str(base) if expected else None)
+    assert (config.model.d_model == 16, config.train.init_from) == (expected, base if expected else None)

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, DivergedError, Interrupted, UsageError
 from glassformer.evaluate.scores import class_scores as score
-from glassformer.report.seeds import load_seeds
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation
 from glassformer.training.trainer import resume_seeds
@@ -25,20 +24,13 @@ from glassformer.training.trainer import resume_seeds
 from .test_end_to_end import TINY, write_reviews
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three seeds of a tiny classifier, from seed 4 on."""
     folder = tmp_path_factory.mktemp("seeds")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-        reviews, tests = write_reviews(folder / "r.csv"), write_reviews(folder / "t.csv", 60)
-        glassformer.train("classify", out=folder / "x", seeds=3, train_file=reviews, test_file=tests, seed=4, **TINY)
-    yield folder / "x"
+    reviews, tests = write_reviews(folder / "r.csv"), write_reviews(folder / "t.csv", 60)
+    glassformer.train("classify", out=folder / "x", seeds=3, train_file=reviews, test_file=tests, seed=4, **TINY)
+    return folder / "x"
 
 
 def test_each_seed_is_a_whole_run(three: Path, tmp_path: Path) -> None:
@@ -75,20 +67,8 @@ def test_the_report_has_mean_spread_and_best(three: Path) -> None:
     assert report["score"]["sd"] == pytest.approx(statistics.stdev(accuracies))
     assert (report["score"]["min"], report["score"]["max"]) == (min(accuracies), max(accuracies))
     best = max(report["runs"], key=lambda run: run["valid"])
-    output = [
-        [
-            json.loads(line)
-            for line in (three / f"seed-{s}" / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
-        ]
-        for s in (4, 5, 6)
-    ]
-    means = [
-        {name: sum(a["probabilities"][name] for a in rows) for name in ("awful", "fine", "great")}
-        for rows in zip(*output, strict=True)
-    ]
-    right = [max(mean, key=mean.__getitem__) == row["truth"] for mean, row in zip(means, output[0], strict=True)]
-    assert report["ensemble"]["metric"] == "accuracy"
-    assert report["ensemble"]["value"] == pytest.approx(statistics.fmean(right))
+    together = json.loads((three / "ensemble.json").read_text(encoding="utf-8"))
+    assert (report["ensemble"]["metric"], report["ensemble"]["value"]) == ("accuracy", together["accuracy"])
     assert report["best"] == best["run"] and report["missing"] == []
 
 
@@ -102,18 +82,6 @@ def test_all_seeds_are_scored_as_one_by_the_mean_of_their_probabilities(three: P
     for name in ("accuracy", "macro_f1", "ece", "log_loss"):
         assert evaluation.value(name) == pytest.approx(expected[name], rel=1e-5), name
     assert evaluation.interval("accuracy") == pytest.approx(expected["ci95"])
-
-
-def test_several_translators_are_scored_as_one(tmp_path: Path) -> None:
-    (tmp_path / "t.tsv").write_text("".join(f"number {i}\tNummer {i}\n" for i in range(40)), encoding="utf-8")
-    glassformer.train("translate", out=tmp_path / "x", seeds=2, train_file=tmp_path / "t.tsv", **TINY)
-    runs = [run.path for run in SeedsFolder(tmp_path / "x").finished]
-    together = glassformer.load(*runs, precision="fp32").evaluate("valid")
-    evaluation = SeedsFolder(tmp_path / "x").read_ensemble()
-    assert evaluation is not None and evaluation.split == "valid"
-    assert evaluation.value("chrf") == together["chrf"] and evaluation.value("bleu") == together["bleu"]
-    shown = load_seeds(SeedsFolder(tmp_path / "x")).ensemble
-    assert shown is not None and shown.value == together[shown.metric.name]
 
 
 def test_scores_of_all_seeds_as_one_that_are_missing_are_made(three: Path, tmp_path: Path) -> None:
@@ -135,21 +103,6 @@ def test_the_folder_is_used_by_its_best(three: Path, capsys: pytest.CaptureFixtu
     assert f"{three / best} is the best by validation" in message.err
     assert main(["evaluate", str(three), "--split", "valid", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["split"] == "valid"
-
-
-def test_named_together_they_predict_the_mean(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [f"film plot {word}" for word in ("great", "awful", "fine", "actor")]
-    runs = SeedsFolder(three).finished
-    output = [[a["probabilities"] for a in glassformer.load(run.path).predict(lines)] for run in runs]
-    capsys.readouterr()
-    assert main(["predict", ",".join(str(run.path) for run in runs), *lines, "--json"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["text"] for row in rows] == lines
-    for i, row in enumerate(rows):
-        mean = {name: statistics.mean(one[i][name] for one in output) for name in output[0][i]}
-        assert row["label"] == max(mean, key=mean.__getitem__)
-        assert row["probability"] == pytest.approx(mean[row["label"]], abs=1e-6)
-    assert len({one[0]["great"] for one in output}) == 3, "the seeds are not of one mind"
 
 
 class Killed(Exception):
@@ -203,11 +156,11 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
     shutil.rmtree(folder.run(5).path)
     shutil.rmtree(folder.run(6).path)
 
-    def diverge(_: Any, run: Any, on_step: Any) -> None:
+    def diverge(run: Any, *_: Any) -> None:
         run.write_divergence(3, "no number")
         raise DivergedError("the loss is no number")
 
-    monkeypatch.setattr("glassformer.training.trainer.start_run", diverge)
+    monkeypatch.setattr("glassformer.training.trainer.train_run", diverge)
     facts = resume_seeds(folder, no_ensemble)
     assert facts.ensemble is None and not folder.ensemble.exists(), "what all three scored as one"
     report = json.loads(folder.report.read_text(encoding="utf-8"))

@@ -33,8 +33,6 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> Victims:
     table.write_text("text,label\n" + "".join(rows), encoding="utf-8", newline="\n")
     book.write_text("In the beginning was the word. " * 2000, encoding="utf-8", newline="\n")
     words = ["--text.tokenizer", "word", "--text.ngrams", "50", "--text.bigrams", "20"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-        made = query("train", "classify", "--train-file", table, "--out", run, *words, *SMALL)
-        assert made.code == 0, made.err
-        return Victims(run, table, book, query("predict", run, TEXT, "--json"))
+    made = query("train", "classify", "--train-file", table, "--out", run, *words, *SMALL)
+    assert made.code == 0, made.err
+    return Victims(run, table, book, query("predict", run, TEXT, "--json"))

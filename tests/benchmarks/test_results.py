@@ -28,20 +28,18 @@ WANTED = {
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two seeds of a classifier, a translator, and a run that was never finished."""
     folder = tmp_path_factory.mktemp("results")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GLASSFORMER_CACHE", str(folder / "cache"))
-        reviews, tests = write_reviews(folder / "r.csv"), write_reviews(folder / "t.csv", 60)
-        glassformer.train(
-            "classify",
-            out=folder / "runs" / "three",
-            seeds=2,
-            train_file=reviews,
-            test_file=tests,
-            validate_min_steps=1,
-            **TINY,
-        )
-        src, tgt = write_pairs(folder)
-        glassformer.train("translate", out=folder / "runs" / "pairs", src_file=src, tgt_file=tgt, **TINY)
+    reviews, tests = write_reviews(folder / "r.csv"), write_reviews(folder / "t.csv", 60)
+    glassformer.train(
+        "classify",
+        out=folder / "runs" / "three",
+        seeds=2,
+        train_file=reviews,
+        test_file=tests,
+        validate_min_steps=1,
+        **TINY,
+    )
+    src, tgt = write_pairs(folder)
+    glassformer.train("translate", out=folder / "runs" / "pairs", src_file=src, tgt_file=tgt, **TINY)
     (folder / "runs" / "begun").mkdir()
     return folder / "runs"
 

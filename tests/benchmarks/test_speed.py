@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +12,7 @@ import numpy as np
 import pytest
 from benchmarks.speed import load, training
 from benchmarks.speed.__main__ import main, write
-from benchmarks.speed.options import PARTS, read_options
+from benchmarks.speed.options import read_options
 from benchmarks.speed.peers.serving import Settings, make_batch
 from benchmarks.speed.registry import LOCKS, PEERS, rows_of
 from benchmarks.speed.table import Figure, Section, busy, merged, rounded, write_between
@@ -176,16 +173,3 @@ def test_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     write([Section("(a) again", ("x",), part="a")], again)
     assert [section["part"] for section in json.loads(found.read_text())["sections"]] == ["a", "b"]
     assert "(b) training" in page.read_text() and "Measured on 20" in page.read_text()
-
-
-def test_help_tells_every_part() -> None:
-    root = Path(__file__).parents[2]
-    message = subprocess.run(
-        [sys.executable, "-m", "benchmarks.speed", "--help"],
-        capture_output=True,
-        text=True,
-        cwd=root,
-        env=dict(os.environ, PYTHONPATH=str(root / "src")),
-        check=True,
-    ).stdout
-    assert all(f"\n  {part}  " in message for part in PARTS)

@@ -51,14 +51,6 @@ def test_json_has_every_finding(cli: Callable, table: Path) -> None:
     assert facts["not_made"] == {"split-overlap": "there is one part"}
 
 
-def test_parts_are_compared(cli: Callable, table: Path, tmp_path: Path) -> None:
-    texts, labels = labelled()
-    test = write_table(tmp_path / "test.csv", [texts[5], "something else"], [labels[5], labels[0]])
-    facts = json.loads(cli("data", "audit", "classify", "--train-file", table, "--test-file", test, "--json").out)
-    [found] = [f for f in facts["findings"] if f["kind"] == "split-overlap"]
-    assert (found["place"], found["matter"]) == (f"{test}:2", f"100% like {table}:7")
-
-
 def test_pairs_of_two_files_and_of_a_table(cli: Callable, tmp_path: Path) -> None:
     source, target = pairs()
     target[7], target[9] = source[7], source[9]
@@ -125,19 +117,6 @@ def test_the_report_replaces_nothing(kind: str, cli: Callable, table: Path, tmp_
     assert not (tmp_path / "nowhere.csv").exists()
 
 
-def test_pairs_without_a_header_are_pairs(cli: Callable, tmp_path: Path) -> None:
-    rows = [[f"a {i % 9} b", f"{'xyz'[i % 3]} {i % 7} c", "oy"[i % 2]] for i in range(60)]
-    found = []
-    for name, header in (("with.csv", [["text", "pair", "label"]]), ("without.csv", [])):
-        with open(tmp_path / name, "w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([*header, *rows])
-        flags = ["--text-column", "1", "--pair-column", "2", "--label-column", "3", "--json"]
-        flags += ["--header", "yes" if header else "no"]
-        found.append(json.loads(cli("data", "audit", "classify", "--train-file", tmp_path / name, *flags).out))
-    assert found[0]["counts"] == found[1]["counts"]
-    assert all("label-error" not in {*facts["counts"], *facts["not_made"]} for facts in found)
-
-
 def test_awkward_and_long_texts_come_back_from_the_report(cli: Callable, tmp_path: Path) -> None:
     texts = [AWKWARD, AWKWARD, "x" * 100_005, "x" * 100_005, "  ", "e\u0301 🙂\u2028"] * 2
     rows = [json.dumps({"text": text, "label": f"l,{i % 3}"}) for i, text in enumerate(texts)]
@@ -147,37 +126,3 @@ def test_awkward_and_long_texts_come_back_from_the_report(cli: Callable, tmp_pat
     csv.field_size_limit(1_000_000)
     with open(tmp_path / "r.csv", encoding="utf-8", newline="") as file:
         assert {row["text"] for row in csv.DictReader(file)} == {*texts} - {"  "}
-
-
-def test_label_sets_are_shown_as_cells_of_the_table(cli: Callable, tmp_path: Path) -> None:
-    texts, labels = labelled()
-    cells = [f"{label}|all" if i % 4 else label for i, label in enumerate(labels)]
-    path = write_table(tmp_path / "a.csv", [*texts, texts[8]], [*cells, ""])
-    message = cli("data", "audit", "multilabel", "--train-file", path, "--label-separator", "|", "--json")
-    found = [f for f in json.loads(message.out)["findings"] if f["kind"] == "contradiction"]
-    assert {f["place"]: f["answer"] for f in found} == {f"{path}:10": cells[8], f"{path}:242": "[]"}
-
-
-@pytest.mark.parametrize("suffix", [".conll", ".jsonl"])
-def test_a_wrong_tag_is_named_with_its_word(suffix: str, cli: Callable, tmp_path: Path) -> None:
-    sentences = [
-        [f"w{(i * k) % 11}", "met", f"Ann{i % 3}", "in", f"Town{(i + k) % 4}"] for i in range(30) for k in (1, 2)
-    ]
-    tags = [["O", "O", "B-name", "O", "B-place"] for _ in sentences]
-    tags[20][4] = "O"
-    path = tmp_path / f"a{suffix}"
-    if suffix == ".conll":
-        path.write_text("".join("".join(f"{w} {t}\n" for w, t in zip(*each, strict=True)) + "\n"
-                                for each in zip(sentences, tags, strict=True)), encoding="utf-8")  # fmt: skip
-    else:
-        rows = [{"words": words, "tags": its} for words, its in zip(sentences, tags, strict=True)]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    facts = json.loads(cli("data", "audit", "tag", "--train-file", path, "--json").out)
-    [found] = [f for f in facts["findings"] if f["kind"] == "label-error"]
-    assert found["place"] == f"{path}:{20 * 6 + 1 if suffix == '.conll' else 21}"
-    assert found["matter"] == f"word 5, {sentences[20][4]!r}: O, probably B-place"
-
-
-def test_help_says_that_findings_are_no_failure(cli: Callable) -> None:
-    text = " ".join(cli("data", "audit", "classify", "--help").out.split())
-    assert "exit code is 0 whatever it finds" in text and "--out PATH" in text

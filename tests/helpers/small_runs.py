@@ -23,6 +23,20 @@ FLAGS = (
 ).split()
 
 
+class Killed(Exception):
+    """Ends a training as a kill does, with the log as it is."""
+
+
+def kill_at(step: int) -> Callable[[Any], None]:
+    """What follows a training and ends it after a step."""
+
+    def kill(report: Any) -> None:
+        if report.step == step:
+            raise Killed
+
+    return kill
+
+
 def write_table(folder: Path, n: int = 80) -> Path:
     """Write a table whose label is a word of its text; return its path."""
     rows = [f"{'good' if i % 2 else 'bad'} word{i % 13} and word{i % 7},{'ab'[i % 2]}" for i in range(n)]

@@ -25,11 +25,9 @@ from glassformer.errors import DataError, DivergedError, GlassformerError, Inter
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import StepMetrics
 from glassformer.training import preparation
-from glassformer.training.loop import local_batches, optimizer_step, validation_scores
+from glassformer.training.loop import RunContext, TrainState, local_batches, optimizer_step, validation_scores
 from glassformer.training.preparation import measure_pace
-from glassformer.training.signals import StopRequest
-from glassformer.training.state import RunContext, TrainState
-from glassformer.training.trainer import Trainer
+from glassformer.training.trainer import StopRequest, Trainer
 
 
 def free_port() -> int:
@@ -203,7 +201,7 @@ def other_versions(ranks: ProcessGroup) -> str:
     data = data_of("classify")
     preparation.load_text_data = lambda schema, config: data
     try:
-        preparation.prepare_distributed(config_of("classify"), ranks)
+        preparation.prepare(config_of("classify"), group=ranks)
     except GlassformerError as error:
         return error.message
     return ""

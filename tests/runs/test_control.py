@@ -31,12 +31,6 @@ def test_it_pauses_until_a_later_step_is_asked_for(tmp_path: Path) -> None:
     assert not reader.pauses(20)
 
 
-def test_a_stop_is_read(tmp_path: Path) -> None:
-    reader = ControlFile(tmp_path / "control.json")
-    reader.write(Control(stop=True))
-    assert reader.read() == Control(stop=True)
-
-
 HOSTILE = {
     "an array": "[1]",
     "no JSON": "{",

@@ -1,8 +1,7 @@
-"""A run folder has one owner: its states, what it reads back, and that nobody else spells its files' names."""
+"""A run folder has one owner: its states, and what it reads back."""
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 from contextlib import suppress
@@ -12,10 +11,11 @@ from typing import Any
 
 import pytest
 import torch
+from tests.helpers.small_runs import SMALL, write_table
 
 import glassformer
-from glassformer.config import Config, DataConfig, FilesConfig, ModelConfig, TextConfig, TrainConfig
-from glassformer.errors import CheckpointError, DivergedError
+from glassformer.config import Config, TextConfig
+from glassformer.errors import CheckpointError, DivergedError, ResourceError
 from glassformer.report.findings import diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
@@ -23,53 +23,7 @@ from glassformer.runs.records import DataRecord, Evaluation, SplitRecord, StepMe
 from glassformer.tasks import Task
 from glassformer.tasks.encoder import Classify
 from glassformer.text.tokenizer import Tokenizer
-
-PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
-
-FILES = {
-    "config.toml",
-    "env.json",
-    "data.json",
-    "tokenizer.json",
-    "metrics.jsonl",
-    "diverged.json",
-    "evaluation.json",
-    "predictions.jsonl",
-    "report.md",
-    "report.json",
-}
-FOLDERS = {"checkpoints", "snapshots", "model", "plots"}
-ALSO = {
-    ("config/recipes.py", "config.toml"): "a run folder is a recipe too, and config lies below runs",
-    ("interop/card.py", "tokenizer.json"): "transformers, for which it is written, gives its file the same name",
-}
-"""Other places that spell a name, with the reason."""
-
-
-def spelled(path: Path) -> set[str]:
-    """Names of a run's files that a module has as strings, and of its folders where it makes a path of them."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and node.value in FILES:
-            found.add(str(node.value))
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and isinstance(node.right, ast.Constant):
-            found |= {str(node.right.value)} & FOLDERS
-        if isinstance(node, ast.JoinedStr):
-            texts = [str(part.value) for part in node.values if isinstance(part, ast.Constant)]
-            found |= {name for name in FOLDERS for text in texts if f"{name}/" in text}
-    return found
-
-
-def test_no_other_module_spells_a_name_of_the_run_folder() -> None:
-    others = {
-        (path.relative_to(PACKAGE).as_posix(), name)
-        for path in PACKAGE.rglob("*.py")
-        for name in spelled(path)
-        if path != PACKAGE / "runs" / "folder.py"
-    }
-    assert others == ALSO.keys()
-    assert spelled(PACKAGE / "runs" / "folder.py") >= FILES | {"checkpoints", "snapshots", "model"}
-
+from glassformer.training import trainer
 
 # What is written comes back
 
@@ -165,21 +119,12 @@ def test_a_model_folder_alone_is_found(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
-    rows = [f"{'good' if i % 2 else 'bad'} word{i % 7}\t{i % 2}" for i in range(40)]
-    (tmp_path / "t.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    return Config(
-        task="classify",
-        data=DataConfig(dataset="files", files=FilesConfig(train_file=str(tmp_path / "t.tsv"))),
-        text=TextConfig(tokenizer="word", vocab_size=50, max_len=16),
-        model=ModelConfig(n_layers=1, d_model=16, n_heads=2, d_ff=16),
-        train=TrainConfig(steps=6, epochs=None, max_tokens=64, device="cpu", precision="fp32"),
-    )
+def settings(tmp_path: Path) -> dict[str, Any]:
+    return SMALL | {"steps": 6, "train_file": write_table(tmp_path)}
 
 
 def test_a_kill_while_evaluating_costs_no_model_and_resume_evaluates(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = RunFolder(tmp_path / "run")
 
@@ -190,7 +135,7 @@ def test_a_kill_while_evaluating_costs_no_model_and_resume_evaluates(
     with monkeypatch.context() as patch:
         patch.setattr(Classify, "evaluate", killed)
         with pytest.raises(KeyboardInterrupt):
-            glassformer.train(config, out=folder.path)
+            glassformer.train("classify", out=folder.path, **settings)
     assert not folder.finished
     weights = folder.model / "model.safetensors"
     before = weights.stat().st_ino
@@ -203,10 +148,10 @@ def test_a_kill_while_evaluating_costs_no_model_and_resume_evaluates(
 
 
 def test_a_finished_run_is_told_again_but_not_evaluated_again(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = RunFolder(tmp_path / "run")
-    glassformer.train(config, out=folder.path)
+    glassformer.train("classify", out=folder.path, **settings)
     folder.report.unlink()
     scores = folder.evaluation.read_bytes()
 
@@ -218,9 +163,9 @@ def test_a_finished_run_is_told_again_but_not_evaluated_again(
     assert folder.report.is_file() and folder.evaluation.read_bytes() == scores
 
 
-def test_a_damaged_model_is_made_again_from_the_checkpoint(config: Config, tmp_path: Path) -> None:
+def test_a_damaged_model_is_made_again_from_the_checkpoint(settings: dict[str, Any], tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run")
-    glassformer.train(config, out=folder.path)
+    glassformer.train("classify", out=folder.path, **settings)
     weights = folder.model / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1])
@@ -230,7 +175,7 @@ def test_a_damaged_model_is_made_again_from_the_checkpoint(config: Config, tmp_p
 
 
 def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
-    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = RunFolder(tmp_path / "run")
     loss_sum, calls = Classify.loss_sum, []
@@ -242,10 +187,21 @@ def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
     with monkeypatch.context() as patch:
         patch.setattr(Classify, "loss_sum", broken)
         with pytest.raises(DivergedError) as caught:
-            glassformer.train(config, out=folder.path)
+            glassformer.train("classify", out=folder.path, adversarial=0.0, **settings)
     at = folder.read_divergence()
     assert at is not None and at.step == 3 and at.message == caught.value.message and "step 3 " in at.message
     (finding, *_) = diagnose(load_run_record(folder.path)).findings
     assert "stopped being a number at step 3" in finding.matter and "--lr" in finding.remedy
     glassformer.resume(folder.path)
     assert folder.read_divergence() is None and folder.finished
+
+
+def test_a_full_disk_is_told_and_survived(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise ResourceError("the disk is full")
+
+    monkeypatch.setattr(trainer, "save_checkpoint", full)
+    glassformer.train("classify", out=tmp_path / "run", **settings)
+    assert "the disk is full; this checkpoint is not saved, the previous one stays" in capsys.readouterr().err

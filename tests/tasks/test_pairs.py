@@ -18,7 +18,7 @@ from tests.helpers.matrix import matrix_run
 from tests.helpers.pretrained import bert_folder, byte_level
 
 import glassformer
-from glassformer.cli.folders import use_of
+from glassformer.cli.flags import use_of
 from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig, TextConfig
 from glassformer.data.datasets.local_files import load_text_data

@@ -41,17 +41,6 @@ def test_what_is_set_by_hand_is_not_found_from_the_data() -> None:
     assert config.train.batch_size == 7
 
 
-def test_a_flag_is_set_by_hand() -> None:
-    from glassformer.cli.flags import read
-    from glassformer.cli.train import Train
-
-    base = load_recipe("classify")
-    config = read(Train, ["classify", "--batch-size=7", "--model.ensemble-size=2", "--steps=9"]).configured(base)
-    left = set(base.auto) - set(config.auto)
-    assert left == {"batch_size", "ensemble_size", "epochs"}
-    assert (config.train.batch_size, config.model.ensemble_size, config.train.steps) == (7, 2, 9)
-
-
 def test_the_rules_see_sizes_alone() -> None:
     data = data_of("classify", 60)
     other = replace(data, valid=data.valid.take([0]), test=None)

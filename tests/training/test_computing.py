@@ -23,8 +23,8 @@ from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TASKS
 from glassformer.training import computing
 from glassformer.training.computing import candidates, chosen, computing_of, in_words
-from glassformer.training.state import RunContext
-from glassformer.utils.device import Computing, Precision, tuned
+from glassformer.training.loop import RunContext
+from glassformer.utils.device import Computing, Precision
 from glassformer.utils.process_settings import turns
 
 CPU = torch.device("cpu")
@@ -115,7 +115,8 @@ def test_a_run_records_its_choice_and_repeats_itself(
     trials: list[int], settings: dict[str, Any], tmp_path: Path
 ) -> None:
     run = glassformer.train("classify", out=tmp_path / "run", **settings)
-    assert run is not None and run.precision == "bf16"
+    assert run is not None and run.precision == "bf16" and run.computing == FOUND
+    assert glassformer.load(run.path, precision="fp32").computing == replace(FOUND, precision="fp32")
     environment = json.loads(RunFolder(run.path).env.read_text(encoding="utf-8"))
     assert environment["precision"] == "bf16" and "300 tokens/s; fp32" in environment["computing"]
     again = glassformer.train(load_recipe(run.path / "config.toml"), out=tmp_path / "again")
@@ -130,6 +131,9 @@ def test_report_and_answers_are_computed_in_one_precision(
     """Scores, temperature and thresholds are of the answers that `predict` gives, on every machine."""
     settings |= {"precision": precision, "test_file": settings["train_file"]}
     run = glassformer.train("classify", out=tmp_path / "run", **settings)
+    note = ["`predict` computes in bf16, and everything here is fp32: the third digit may differ"]
+    assert run.explain("good word1 and word2").warnings == note * (precision == "bf16")
+    assert Service(run).trace({"text": "good word1"})["warnings"] == note * (precision == "bf16"), "the page, too"
     reported = RunFolder(run.path).read_evaluation()
     assert reported is not None and reported.scores["precision"] == precision
     found = glassformer.load(run.path).evaluate()
@@ -140,22 +144,6 @@ def test_report_and_answers_are_computed_in_one_precision(
     assert glassformer.load(run.path, precision=other).evaluate()["log_loss"] != reported.scores["log_loss"]
     with pytest.raises(UsageError, match="precision must be fp32 or bf16, not 'auto'"):
         glassformer.load(run.path, precision="auto")
-
-
-@pytest.mark.parametrize(("precision", "notes"), [("bf16", 1), ("fp32", 0)])
-def test_explain_says_where_predict_answers_otherwise(
-    settings: dict[str, Any], precision: str, notes: int, tmp_path: Path
-) -> None:
-    run = glassformer.train("classify", out=tmp_path / "run", **settings | {"precision": precision})
-    note = "`predict` computes in bf16, and everything here is fp32: the third digit may differ"
-    assert run.explain("good word1 and word2").warnings == [note] * notes
-    assert Service(run).trace({"text": "good word1"})["warnings"] == [note] * notes, "the page says so, too"
-
-
-def test_answers_are_computed_as_the_run_was(trials: list[int], settings: dict[str, Any], tmp_path: Path) -> None:
-    run = glassformer.train("classify", out=tmp_path / "run", **settings)
-    assert run is not None and run.computing == FOUND
-    assert glassformer.load(run.path, precision="fp32").computing == replace(FOUND, precision="fp32")
 
 
 # --- the trial ------------------------------------------------------------------------------------------------
@@ -205,10 +193,3 @@ def test_emulated_and_rounding_settings_are_not_tried(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda _including_emulation: True)
     on_gpu = candidates(TrainConfig(**OPEN), torch.device("cuda"), 16)
     assert on_gpu == [Computing("fp32"), Computing("bf16")]
-
-
-def test_fixed_settings_reach_the_kernels() -> None:
-    with tuned(CPU, Computing(attention="explicit", threads=2)):
-        assert torch.get_num_threads() == 2 and not turns.current.flash
-        with tuned(CPU):
-            assert turns.current.flash

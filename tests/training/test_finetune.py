@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.helpers.for_each import for_each
 from tests.helpers.pretrained import bert_folder
-from tests.helpers.small_runs import SMALL, write_table
+from tests.helpers.small_runs import SMALL, Killed, kill_at, write_table
 from tests.interop.test_import_refusals import folder_of, put
 
 import glassformer
@@ -71,13 +71,8 @@ def test_frozen_layers_keep_their_weights(n: int, options: dict[str, Any], base:
 def test_a_run_with_frozen_layers_resumes_to_the_same_weights(base: Path, tmp_path: Path) -> None:
     settings = SIZED | {"train_file": str(base / "table.csv"), "frozen_layers": 1, "steps": 4, "save_every": 2}
     whole = glassformer.train("classify", out=tmp_path / "whole", init_from=str(base / "run"), **settings)
-
-    def stop(step: Any) -> None:
-        if step.step == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        glassformer.train("classify", out=tmp_path / "cut", init_from=str(base / "run"), on_step=stop, **settings)
+    with pytest.raises(Killed):
+        glassformer.train("classify", out=tmp_path / "cut", init_from=str(base / "run"), on_step=kill_at(3), **settings)
     resumed = glassformer.resume(tmp_path / "cut")
     assert whole is not None and resumed is not None
     weights = dict(resumed.model.named_parameters())
@@ -116,13 +111,8 @@ def test_steps_that_make_a_probe_worse_are_not_kept(encoder: Path, tmp_path: Pat
         "threads": 1,
     }
     whole = glassformer.train("classify", out=tmp_path / "whole", init_from=str(encoder), **settings)
-
-    def stop(step: Any) -> None:
-        if step.step == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        glassformer.train("classify", out=tmp_path / "cut", init_from=str(encoder), on_step=stop, **settings)
+    with pytest.raises(Killed):
+        glassformer.train("classify", out=tmp_path / "cut", init_from=str(encoder), on_step=kill_at(2), **settings)
     resumed = glassformer.resume(tmp_path / "cut")
     assert whole is not None and resumed is not None
     source = dict(glassformer.load(encoder).model.named_parameters())
@@ -206,8 +196,7 @@ def test_seeds_are_begun_from_and_an_ensemble_names_its_size(base: Path, tmp_pat
     }
     glassformer.train("classify", out=tmp_path / "seeds", seeds=2, **settings)
     glassformer.train("classify", out=tmp_path / "two", **settings | {"ensemble_size": 2})
-    later = settings | {"init_from": str(tmp_path / "seeds")}
-    assert glassformer.train("classify", out=tmp_path / "later", **later) is not None
+    glassformer.dry_run("classify", **settings | {"init_from": str(tmp_path / "seeds")})
     with pytest.raises(UsageError, match="it is an ensemble of 2") as refused:
         glassformer.train("classify", out=tmp_path / "one", **settings | {"init_from": str(tmp_path / "two")})
     assert refused.value.hint == "use ensemble_size=2"
@@ -228,10 +217,8 @@ def test_few_texts_are_no_reason_to_expect_guessing_of_a_pretrained_model(
     assert "--text.max-len" not in warned and "--text.tokenizer" not in warned
     assert "--text.truncate" not in warned  # the recipe keeps head and tail already
     caplog.clear()
-    used: dict[str, Any] = {"train_file": str(path), "truncate": "head", "epochs": 1}
-    glassformer.dry_run("classify", init_from=str(encoder), threads=1, **used)
-    warned = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "WARNING")
-    assert f"the longest text is that of {encoder}, or --text.truncate head+tail" in warned
+    glassformer.dry_run("classify", train_file=str(path), init_from=str(encoder), truncate="head", epochs=1, threads=1)
+    assert f"the longest text is that of {encoder}, or --text.truncate head+tail" in caplog.text
 
 
 def test_a_probe_is_the_same_in_any_unit_of_the_vectors() -> None:

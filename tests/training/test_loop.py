@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 import torch
 from tests.helpers.for_each import for_each
 from tests.helpers.small import Small, config_of, data_of, small, small_run, steps_of
 from tests.helpers.states import state_sha256
+from torch import Tensor
 
+from glassformer.config import AdamWConfig, MuonConfig, SGDConfig
 from glassformer.decode.search import Hypothesis
 from glassformer.errors import DivergedError
+from glassformer.runs import records
 from glassformer.runs.model_folder import load_checkpoint, save_checkpoint
 from glassformer.runs.records import StepMetrics
 from glassformer.tasks.translate import Translate
-from glassformer.training.state import Progress, TrainState
+from glassformer.training import finalize
+from glassformer.training.loop import Progress, RunContext, TrainState
 
 CLOCK = {"seconds"}
 
@@ -48,9 +53,12 @@ def hashes(run: Small) -> tuple[list[str], list[StepMetrics]]:
 @pytest.mark.parametrize(
     ("task", "optimizer"), [("classify", "adamw"), ("translate", "adamw"), ("lm", "adamw"), ("lm", "muon")]
 )
-def test_resumed_is_uninterrupted_at_every_step(task: str, optimizer: str, tmp_path) -> None:
+def test_resumed_is_uninterrupted_at_every_step(
+    task: str, optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Stop after any update (epoch ends and validations included), resume from disk: the same bits, the same log."""
-    run = small(task, accumulate=2 if task == "classify" else 1, optimizer=optimizer)
+    monkeypatch.setattr(records, "UPDATES_EVERY", 4)  # the share that was clipped since counts over a checkpoint
+    run = small(task, accumulate=2 if task == "classify" else 1, optimizer=optimizer, max_grad_norm=1e-6)
     expected, reports = hashes(run)
     epochs = [int(r.epoch) for r in reports]
     assert epochs[0] == 0 and max(epochs) >= 1, "the run must cross an epoch boundary"
@@ -184,3 +192,70 @@ def test_equal_metrics_are_decided_by_the_loss() -> None:
     reports = run.run(state)
     assert state.progress.finished == "budget" and reports[-1].epoch == 12
     assert state.progress.best_step > reports[0].step
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_random_states_of_accelerators_are_saved_and_restored(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The device is pretended, with one generator that counts how often it was drawn from."""
+    drawn = torch.tensor([3], dtype=torch.uint8)
+
+    def restore(state: Tensor) -> None:
+        drawn.copy_(state)
+
+    module, here = {"cuda": (torch.cuda, torch.cuda), "mps": (torch.mps, torch.backends.mps)}[device]
+    run = small("classify")
+    state = run.new_state()
+    monkeypatch.setattr(here, "is_available", lambda: True)
+    monkeypatch.setattr(module, "get_rng_state", lambda: drawn.clone())
+    monkeypatch.setattr(module, "set_rng_state", restore)
+    torch.manual_seed(7)
+    tensors, progress = state.tensors(), state.progress
+    assert tensors[f"rng:{device}"].tolist() == [3]
+    expected = torch.rand(4)
+    drawn.fill_(9)
+    state.load(tensors, progress)
+    assert drawn.tolist() == [3]
+    assert torch.equal(torch.rand(4), expected)
+    drawn.fill_(5)
+    state.load({name: t for name, t in tensors.items() if name != f"rng:{device}"}, progress)  # a machine had none
+    assert drawn.tolist() == [5]
+
+
+@for_each("ema_decay", [0.0, 0.9])
+def test_a_state_holds_each_set_of_weights_once(ema_decay: float) -> None:
+    run = small("classify", ema_decay=ema_decay)
+    state = run.new_state()
+    run.run(state)
+    weights = {name for name, _ in state.model.named_parameters()}
+    expected = {f"{group}:{name}" for group in ("model", "best") for name in weights}
+    expected |= {f"ema:{name}" for name in weights if ema_decay}
+    adam = ("step", "exp_avg", "exp_avg_sq")
+    expected |= {f"optimizer:{name}/{key}" for name in weights for key in adam}
+    here = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    expected |= {f"rng:{name}" for name, available in here.items() if available}
+    assert state.tensors().keys() == expected
+
+
+SECTIONS = {
+    "adamw": {"adamw": AdamWConfig(weight_decay=0.3)},
+    "adam": {},
+    "sgd": {"sgd": SGDConfig(weight_decay=0.3)},
+    "muon": {"muon": MuonConfig(weight_decay=0.3)},
+}
+
+
+@pytest.mark.parametrize("optimizer", SECTIONS)
+def test_overfit_batch_has_no_weight_decay(optimizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    decays, configs = [], []
+
+    def updated(state: finalize.TrainState, run: RunContext, *_: object) -> tuple[float, float]:
+        decays.extend(group["weight_decay"] for group in state.optimizer.param_groups)
+        configs.append((run.config, run.task.config))
+        return 0.0, 0.0
+
+    monkeypatch.setattr(finalize, "optimizer_step", updated)
+    given = small("classify", optimizer=optimizer, label_smoothing=0.1, **SECTIONS[optimizer])
+    assert finalize.overfit_batch(given.context) == 0.0
+    assert decays and not any(decays)
+    [(of_run, of_task)] = configs
+    assert of_run == of_task and of_run.train.label_smoothing == 0.0

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
+from tests.helpers.small import small
 from torch import nn
 
-from glassformer.config import AdamConfig, AdamWConfig, SGDConfig, TrainConfig
-from glassformer.training.optimizer import make_optimizer
+from glassformer.config import AdamConfig, AdamWConfig, ModelConfig, MuonConfig, SGDConfig, TrainConfig
+from glassformer.models import LanguageModel
+from glassformer.training.optimizer import Muon, lr_factor, make_optimizer, orthogonalise
 
 
 def take_steps(config: TrainConfig, n: int = 1) -> tuple[nn.Sequential, nn.Sequential]:
@@ -56,3 +64,156 @@ def test_adam_equals_adamw_without_decay() -> None:
     _, adamw = take_steps(TrainConfig(adamw=AdamWConfig(**betas, weight_decay=0.0)), n=3)
     for one, other in zip(adam.parameters(), adamw.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+CONFIG = TrainConfig(optimizer="muon", lr=0.01, precision="fp32", muon=MuonConfig(matrix_lr=0.05, momentum=0.9))
+
+
+def model() -> LanguageModel:
+    torch.manual_seed(0)
+    return LanguageModel(ModelConfig(n_layers=2, d_model=16, n_heads=2, tie_embeddings=False), 20, 12)
+
+
+def set_random_gradients(model: LanguageModel, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+
+
+def is_layer_matrix(name: str) -> bool:
+    return name.startswith("decoder.layers.") and name.endswith("_proj.weight")
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (64, 16), (16, 64)], ids=["square", "tall", "wide"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_orthogonalise_moves_singular_values_to_one_and_keeps_directions(
+    shape: tuple[int, int], dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    u, _, v = torch.linalg.svd(torch.randn(shape), full_matrices=False)
+    # Singular values from 1 to 0.03, as gradients have them.
+    singular = torch.logspace(0, -1.5, min(shape))
+    result = orthogonalise((u * singular @ v)[None], dtype)[0].float()
+    values = torch.linalg.svdvals(result)
+    assert values.min() > 0.5 and values.max() < 1.3
+    # Diagonal if the directions are unchanged.
+    rotated = u.T @ result @ v.T
+    torch.testing.assert_close(rotated - rotated.diag().diag(), torch.zeros_like(rotated), atol=0.05, rtol=0)
+
+
+def test_muon_matches_torch() -> None:
+    torch.manual_seed(0)
+    ours, theirs = (torch.nn.Parameter(torch.randn(24, 8)) for _ in range(2))
+    theirs.data.copy_(ours.data)
+    group = {"params": [ours], "lr": 0.1, "momentum": 0.95, "weight_decay": 0.1}
+    optimizers = Muon([group], torch.bfloat16), torch.optim.Muon([theirs], lr=0.1)
+    for seed in range(4):
+        gradient = torch.randn(24, 8, generator=torch.Generator().manual_seed(seed))
+        ours.grad, theirs.grad = gradient.clone(), gradient.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    # Products are in bf16.
+    torch.testing.assert_close(ours, theirs, atol=5e-3, rtol=0)
+
+
+def test_muon_updates_layer_matrices_and_adamw_the_rest() -> None:
+    before, after, rest = model(), model(), model()
+    adamw = torch.optim.AdamW(rest.parameters(), 0.01, (0.9, 0.98), 1e-9, weight_decay=0.0)
+    optimizer = make_optimizer(after, CONFIG)
+    for each in (after, rest):
+        set_random_gradients(each, 1)
+    optimizer.step()
+    adamw.step()
+    expected, old = dict(rest.named_parameters()), dict(before.named_parameters())
+    for name, parameter in after.named_parameters():
+        if is_layer_matrix(name):
+            assert parameter.grad is not None
+            m, n = parameter.shape
+            expected_step = orthogonalise(parameter.grad[None], torch.float32)[0] * max(1, m / n) ** 0.5
+            torch.testing.assert_close(parameter, old[name] - 0.05 * expected_step, msg=name)
+        else:
+            torch.testing.assert_close(parameter, expected[name], msg=name)
+
+
+def test_muon_and_adamw_follow_the_schedule() -> None:
+    run = small("lm", optimizer="muon")
+    state = run.new_state()
+    rates = run.config.train.muon.matrix_lr, run.config.train.lr
+    run.update(state, [run.batch(run.batches()[0])], rates[1] / 4)
+    assert [group["lr"] for group in state.optimizer.param_groups] == pytest.approx([r / 4 for r in rates])
+
+
+def test_muon_decays_layer_matrices_only() -> None:
+    decaying = replace(CONFIG, muon=replace(CONFIG.muon, weight_decay=0.5))
+    plain, decayed, old = model(), model(), dict(model().named_parameters())
+    for each, config in ((plain, CONFIG), (decayed, decaying)):
+        set_random_gradients(each, 1)
+        make_optimizer(each, config).step()
+    for (name, one), other in zip(plain.named_parameters(), decayed.parameters(), strict=True):
+        shrunk = 0.05 * 0.5 * old[name] if is_layer_matrix(name) else torch.zeros(())
+        torch.testing.assert_close(one - shrunk, other, msg=name)
+
+
+def test_muon_leaves_a_model_without_layers_to_adamw() -> None:
+    linear = torch.nn.Linear(3, 2)
+    optimizer = make_optimizer(linear, CONFIG)
+    linear(torch.ones(1, 3)).sum().backward()
+    before = linear.weight.detach().clone()
+    optimizer.step()
+    torch.testing.assert_close(linear.weight, before - 0.01)
+
+
+NAMES = ["constant", "linear", "cosine", "inverse-sqrt"]
+
+
+def test_inverse_sqrt_matches_the_paper() -> None:
+    """d^-0.5 · min(step^-0.5, step · warmup^-1.5) (paper, 5.3, equation 3), scaled to a peak of 1."""
+    warmup = 4000
+    peak = min(warmup**-0.5, warmup * warmup**-1.5)
+    for step in (1, 10, 3999, 4000, 4001, 100_000):
+        formula = min(step**-0.5, step * warmup**-1.5) / peak
+        assert lr_factor("inverse-sqrt", warmup, step, 0.5) == pytest.approx(formula)
+
+
+def test_cosine_and_linear_decay_to_zero() -> None:
+    assert lr_factor("cosine", 0.0, 1, 0.5) == pytest.approx(0.5)
+    assert lr_factor("cosine", 0.0, 9, 1.0) == pytest.approx(0.0)
+    assert lr_factor("linear", 0.0, 9, 0.75) == pytest.approx(0.25)
+    assert lr_factor("cosine", 0.2, 9, 0.6) == pytest.approx(0.5 * (1 + math.cos(math.pi / 2)))
+
+
+@for_each("name", ["linear", "cosine"])
+@for_each(("warmup", "n_steps"), [(100, 200), (1, 10), (50, 60), (99, 100), (2.5, 10)])
+def test_decay_begins_where_a_warmup_in_steps_ends(name: str, warmup: float, n_steps: int) -> None:
+    """The peak is the full rate, and the decay is that of a run of n_steps - warmup without warmup."""
+    factors = [lr_factor(name, warmup, step, (step - 1) / n_steps) for step in range(1, n_steps + 1)]
+    assert max(factors) == pytest.approx(1.0)
+    for step, factor in enumerate(factors, start=1):
+        after = step - 1 - warmup
+        share = after / (n_steps - warmup)
+        decay = 1 - share if name == "linear" else 0.5 * (1 + math.cos(math.pi * share))
+        assert factor == pytest.approx(min(1.0, step / warmup) if after <= 0 else decay, abs=1e-9)
+
+
+@for_each("name", ["linear", "cosine"])
+def test_a_warmup_is_the_same_in_steps_and_as_a_share(name: str) -> None:
+    for step in range(42, 401):
+        in_steps, as_share = (lr_factor(name, w, step, (step - 1) / 400) for w in (40, 0.1))
+        assert in_steps == pytest.approx(as_share), step
+
+
+@for_each("warmup", [10, 11, 1000])
+def test_a_warmup_longer_than_the_run_has_no_decay(warmup: int) -> None:
+    factors = [lr_factor("cosine", warmup, step, (step - 1) / 10) for step in range(1, 11)]
+    assert factors == pytest.approx([step / warmup for step in range(1, 11)])
+
+
+@given(st.sampled_from(NAMES), st.floats(0, 0.9) | st.integers(1, 1000), st.integers(1, 10**6), st.floats(0, 1))
+def test_lr_factor_lies_between_zero_and_one(name: str, warmup: float, step: int, progress: float) -> None:
+    assert 0.0 <= lr_factor(name, warmup, step, progress) <= 1.0
+
+
+@given(st.floats(0.01, 0.5), st.floats(0, 1))
+def test_warmup_is_linear(warmup: float, share: float) -> None:
+    factor = lr_factor("constant", warmup, 1, share * warmup)
+    assert factor == pytest.approx(max(share, 1e-3), rel=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
@@ -14,9 +15,12 @@ import pytest
 import torch
 from tests.helpers.small_runs import SMALL, write_table
 
+import glassformer
 from glassformer.api import resume, train
-from glassformer.errors import Interrupted
+from glassformer.cli.main import main
+from glassformer.errors import CheckpointError, Interrupted, UsageError
 from glassformer.runs.folder import GO_ON, PAUSE, Control, ControlFile, RunFolder
+from glassformer.runs.model_folder import TENSORS, WEIGHTS, read_tensors
 from glassformer.runs.records import StepMetrics
 from glassformer.training import loop, trainer
 
@@ -141,19 +145,10 @@ def test_a_stop_ends_a_pause_too(tmp_path: Path) -> None:
     assert watcher.seen == [4] and folder.finished and len(folder.read_metrics()) == 4
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
-def test_signals_end_a_pause(tmp_path: Path, name: str) -> None:
-    number = getattr(signal, name, None)
-    if number is None:
-        pytest.skip(f"there is no {name} here")
-    # The parent of the tests may ignore it, as nohup does; training leaves ignored signals ignored.
-    before = signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
-    try:
-        with pytest.raises(Interrupted) as stopped:
-            run(tmp_path / "run", write_table(tmp_path), [lambda: signal.raise_signal(number)])
-    finally:
-        signal.signal(number, before)
-    assert stopped.value.exit_code == 128 + number
+def test_a_signal_ends_a_pause(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted) as stopped:
+        run(tmp_path / "run", write_table(tmp_path), [lambda: signal.raise_signal(signal.SIGTERM)])
+    assert stopped.value.exit_code == 128 + signal.SIGTERM
     assert RunFolder(tmp_path / "run").checkpoints.is_dir()
 
 
@@ -167,3 +162,51 @@ def test_a_pause_that_comes_with_the_last_step_ends_nothing(tmp_path: Path) -> N
     table = write_table(tmp_path)
     train("classify", out=folder.path, on_step=on_step, train_file=str(table), steps=STEPS, **SMALL, **SETTINGS)
     assert folder.finished and torch.get_num_threads() >= 1
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> RunFolder:
+    """A run that was stopped at step 12 of 40, after validations."""
+
+    def stop(report: Any) -> None:
+        if report.step == 12:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    settings = SMALL | {"batch_size": 8, "steps": 40, "epochs": None, "validate_every": 0.2, "validate_min_steps": 1}
+    with pytest.raises(Interrupted) as caught:
+        glassformer.train("classify", train_file=write_table(tmp_path), out=tmp_path / "run", on_step=stop, **settings)
+    assert "--finish" in caught.value.hint
+    return RunFolder(tmp_path / "run")
+
+
+def test_its_best_weights_are_scored_and_it_trains_no_more(
+    stopped: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = max(stopped.checkpoints.glob("step-*")) / TENSORS
+    best = {n: t for n, t in read_tensors(checkpoint.read_bytes(), checkpoint).items() if n.startswith("best:")}
+    log = stopped.metrics.read_bytes()
+    with pytest.raises(CheckpointError, match="holds no trained model") as caught:
+        glassformer.load(stopped.path)
+    assert "--finish" in caught.value.hint
+    assert main(["train", "--resume", str(stopped.path), "--finish"]) == 0
+    sentence = f"stopped at step {checkpoint.parent.name[-2:]}, before its budget was used"
+    assert sentence in capsys.readouterr().err and sentence in stopped.report.read_text("utf-8")
+    weights = (stopped.model / WEIGHTS).read_bytes()
+    kept = read_tensors(weights, stopped.model)
+    assert kept.keys() == {name.removeprefix("best:") for name in best}
+    assert all(tensor.equal(best[f"best:{name}"]) for name, tensor in kept.items())
+    assert stopped.finished and glassformer.load(stopped.path).predict("good word1")["label"]
+    glassformer.resume(stopped.path)
+    assert (stopped.model / WEIGHTS).read_bytes() == weights and stopped.metrics.read_bytes() == log
+
+
+def test_there_must_be_a_step_of_one_run_to_finish_from(stopped: RunFolder, tmp_path: Path) -> None:
+    for checkpoint in stopped.checkpoints.glob("step-*"):
+        checkpoint.rename(tmp_path / checkpoint.name)
+    with pytest.raises(CheckpointError, match="has no step to finish from"):
+        glassformer.resume(stopped.path, finish=True)
+    assert main(["train", "classify", "--finish", "--train-file", str(tmp_path / "table.csv")]) == 2
+    (tmp_path / "several").mkdir()
+    (tmp_path / "several" / "seeds.json").write_text("{}", "utf-8")
+    with pytest.raises(UsageError, match="this folder holds several"):
+        glassformer.resume(tmp_path / "several", finish=True)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 import torch
-from tests.helpers.small import Small, config_of, data_of, small, small_run, steps_of
+from tests.helpers.small import small, steps_of
 
 from glassformer.runs import records
-from glassformer.runs.model_folder import load_checkpoint, save_checkpoint
 from glassformer.runs.records import StepMetrics
 from glassformer.training import loop
-from glassformer.training.state import Progress, TrainState, copy_weights
+from glassformer.training.loop import TrainState, copy_weights
 from glassformer.utils.safe_read import from_json
 
 
@@ -61,14 +59,6 @@ def test_a_frozen_matrix_is_left_out_and_one_without_a_gradient_is_zero() -> Non
     ratios = run.run(state, most=1)[0].update_ratios
     assert ratios is not None and frozen not in ratios
     assert ratios[unused] == 0.0 and sum(ratio == 0.0 for ratio in ratios.values()) == 1
-
-
-def test_members_of_an_ensemble_are_named_apart() -> None:
-    config = config_of("classify")
-    run = small_run(replace(config, model=replace(config.model, ensemble_size=2)), data_of("classify"))
-    state = run.new_state()
-    ratios = run.run(state, most=1)[0].update_ratios
-    assert ratios is not None and ratios.keys() == matrices(state).keys() and len(set(ratios)) == len(ratios)
 
 
 def test_zeros_that_move_and_infinities_can_be_logged() -> None:
@@ -122,31 +112,6 @@ def test_the_share_of_time_spent_making_batches(monkeypatch: pytest.MonkeyPatch)
     run = small("lm", validate_every=100.0)
     waits = [report.wait for report in run.run(run.new_state(), most=5)]
     assert waits == [0.75, None, None, 0.75, None]
-
-
-def logged(reports: list[StepMetrics]) -> list[tuple]:
-    return [(r.step, r.update_ratios, r.clipped) for r in reports if r.update_ratios is not None]
-
-
-def resumable() -> Small:
-    run = small("lm", epochs=6)
-    norms = sorted(report.grad_norm for report in run.run(run.new_state(), most=12))
-    return small("lm", epochs=6, max_grad_norm=norms[6])
-
-
-def test_counts_span_a_checkpoint(tmp_path: Path) -> None:
-    """A run that stopped between two such lines logs the same numbers as one that did not."""
-    run = resumable()
-    expected = logged(run.run(run.new_state(), most=12))
-    assert [step for step, *_ in expected] == [1, 4, 8, 12]
-    assert {clipped for _, _, clipped in expected} - {0.0, 1.0}
-    for k in range(1, 12):
-        first = run.new_state()
-        begun = logged(run.run(first, most=k))
-        path = save_checkpoint(tmp_path, k, first.tensors(), asdict(first.progress), keep=100)
-        resumed, (tensors, progress) = run.new_state(), load_checkpoint(path)
-        resumed.load(tensors, Progress(**progress))
-        assert begun + logged(run.run(resumed, most=12 - k)) == expected, f"resumed at {k}"
 
 
 def test_a_line_without_ratios_is_read() -> None:

@@ -22,9 +22,8 @@ from glassformer.data.splits import Split, TextData
 from glassformer.tasks import task_class
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.computing import CHOICES, computing, in_words, trial
-from glassformer.training.loop import optimizer_step, train_step, validation_scores
+from glassformer.training.loop import RunContext, TrainState, optimizer_step, train_step, validation_scores
 from glassformer.training.preparation import prepare
-from glassformer.training.state import RunContext, TrainState
 from glassformer.utils.device import Computing
 
 

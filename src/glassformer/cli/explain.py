@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from glassformer.cli.flags import Command, Device, Result
-from glassformer.cli.folders import run_folder
+from glassformer.cli.flags import Command, Device, Result, run_folder
 from glassformer.errors import UsageError
 from glassformer.runs.folder import RunFolder, SeedsFolder, is_locked
 from glassformer.utils import console

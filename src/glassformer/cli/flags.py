@@ -1,4 +1,4 @@
-"""A command: a dataclass whose fields are its flags, and flags from the fields of the configuration that it takes.
+"""A command: a dataclass whose fields are its flags, and flags from the settings that it takes; and runs by name.
 
 A setting's flag is its name without the section (`--minutes`, `--train-file`, `--beam-size`), except in `text` and
 `model` (`--text.vocab-size`, `--model.n-layers`). What was given becomes a dictionary of plain values: `override` lays
@@ -17,13 +17,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache
 from itertools import accumulate, groupby
+from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform, get_args, get_origin
 
 from glassformer.config import Config, docstrings, idle
 from glassformer.config.recipes import ALIASES, SECTIONS, TABLES, convert, interval, limited_kinds, nearest, override
-from glassformer.errors import UsageError
+from glassformer.errors import CheckpointError, UsageError
+from glassformer.runs.folder import MODEL_CONFIG, RunFolder, SeedsFolder, is_exported
 from glassformer.utils import console
+from glassformer.utils.formatting import glassformer_command
+
+if TYPE_CHECKING:
+    from glassformer.text.tokenizer import Tokenizer
 
 PREFIXED = ("text", "model")
 """Sections whose flags carry their name."""
@@ -220,3 +226,47 @@ def _head_and_notes(flag: Flag, default: Any) -> Iterator[str]:
         yield least if limits.endswith("inf)") else f"in {limits}"
     if str(default) not in ("None", "False", ""):
         yield f"default {'on' if default is True else default}"
+
+
+def run_folder(word: str, all_seeds: bool = False) -> Path:
+    """Return a run folder that exists.
+
+    Of several seeds the best by validation, or with `all_seeds` the folder of all seeds.
+
+    Raises:
+        CheckpointError: there is no run here; the runs in the same folder are named.
+        UsageError: it is an exported model, or several runs are named.
+    """
+    path = Path(word)
+    if SeedsFolder(path).exists:
+        return path if all_seeds else SeedsFolder(path).best.path
+    if is_exported(path):  # other libraries call a file of theirs config.json, too
+        raise UsageError(f"{path} is an exported model, not a run", f"use it with: glassformer predict {word}")
+    if RunFolder(path).resumable or RunFolder(path).model_folder:
+        return path
+    if "," in word and not path.exists():
+        several = f"{word} names several runs, which answer together in predict, predict-table and evaluate alone"
+        raise UsageError(several, f"name one of them: {word.partition(',')[0]}")
+    wrong = "holds no run" if path.is_dir() else "is not a folder" if path.exists() else "does not exist"
+    runs = map(RunFolder, path.parent.glob("*"))  # also one without a training: an import, or what learned an answer
+    siblings = [
+        run.path.name
+        for run in runs
+        if run.resumable or (run.model / MODEL_CONFIG).is_file() or SeedsFolder(run.path).exists
+    ]
+    hint = f"in {path.parent} there are: {', '.join(sorted(siblings)[:8])}" if siblings else ""
+    hint = nearest(path.name, siblings).strip() or hint or "give the folder that --out named when training"
+    raise CheckpointError(f"{path} {wrong}", hint)
+
+
+def run_folders(word: str, all_seeds: bool = False) -> list[Path]:
+    """Return the folders of `RUN` or `RUN,RUN,…`, which form an ensemble; as `run_folder` does."""
+    return [run_folder(part, all_seeds) for part in ([word] if Path(word).exists() else word.split(","))]
+
+
+def use_of(path: Path, tokenizer: Tokenizer) -> str:
+    """Return the command that uses a model, on a pair of texts where it reads pairs."""
+    from glassformer.text.pairs import SEPARATOR
+
+    text = f"… {SEPARATOR} …" if tokenizer.separator else "…"
+    return f'{glassformer_command("predict", path)} "{text}"'

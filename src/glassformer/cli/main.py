@@ -33,11 +33,11 @@ COMMANDS = {
     "figure": ("explain", "draw attention or the weight of each word"),
     "learn": ("explain", "take steps of the optimizer on one answer, and see what they change"),
     "watch": ("explain", "follow a training in the browser"),
-    "import": ("transfer", "make a run of a pretrained model of another library, and compare the two"),
-    "export": ("transfer", "write a run in the form of another library, and compare what was written"),
-    "data": ("data", "check or audit files, or show what a recipe reads"),
+    "import": ("use", "make a run of a pretrained model of another library, and compare the two"),
+    "export": ("use", "write a run in the form of another library, and compare what was written"),
+    "data": ("check", "check or audit files, or show what a recipe reads"),
     "recipes": ("train", "list the recipes, or print one"),
-    "doctor": ("doctor", "look at this machine, or at what went wrong in a run"),
+    "doctor": ("check", "look at this machine, or at what went wrong in a run"),
 }
 """Each command: the module that has its class, and what it does."""
 PATH_ERRORS = (FileNotFoundError, PermissionError, FileExistsError, IsADirectoryError, NotADirectoryError)

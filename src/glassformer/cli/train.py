@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from glassformer.cli.explain import watching
-from glassformer.cli.flags import Command, Result
-from glassformer.cli.folders import run_folder, use_of
+from glassformer.cli.flags import Command, Result, run_folder, use_of
 from glassformer.cli.use import scores
 from glassformer.config import Config
 from glassformer.config.recipes import config_to_dict, load_recipe, recipe_names, recipe_text
@@ -115,18 +114,18 @@ class Train(Trains):
         if self.watch:
             config = replace(config, train=replace(config.train, snapshots=True))
         with self.progress(config, out) as on_step:
-            train_into(config, out, on_step, self.seeds)
+            train_into(out, config, on_step, self.seeds)
             yield from trained(out)
 
     def resumed(self, out: Path) -> Iterator[Result]:
         """Resume a run, or several seeds."""
-        from glassformer.api import resume_in
+        from glassformer.api import train_into
 
         several = SeedsFolder(out).exists
         if self.watch and several:
             raise UsageError("--watch shows one training, and this folder holds several", "resume them without it")
         with self.progress(SeedsFolder(out).read()[0] if several else RunFolder(out).read_config(), out) as on_step:
-            resume_in(out, on_step, self.finish)
+            train_into(out, on_step=on_step, finish=self.finish)
             yield from trained(out)
 
     def progress(self, config: Config, out: Path) -> AbstractContextManager[OnStep]:
@@ -179,7 +178,7 @@ class Demo(Trains):
         out = Path(self.out) if self.out else next(free)
         RunFolder(out).check_new()
         logger.info("Dates as people write them, in many languages → ISO 8601. Training a small Transformer …")
-        train_into(config, out, progress_of(config))
+        train_into(out, config, progress_of(config))
         yield from trained(out)
         evaluation = RunFolder(out).read_evaluation()
         examples = [] if evaluation is None or self.json else evaluation.examples[:N_SHOWN]

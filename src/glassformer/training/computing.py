@@ -25,7 +25,7 @@ from glassformer.utils.cpu_threads import Threads, cores
 from glassformer.utils.device import Attention, Computing, Precision, Products, autocast, has_onednn, tuned
 
 if TYPE_CHECKING:  # an answer needs nothing of a training
-    from glassformer.training.state import RunContext
+    from glassformer.training.loop import RunContext
 
 SHORT = 2e12
 """FLOPs of training below which a run takes the fixed settings: 20 s at 100 GFLOP/s, in which a trial gains nothing."""
@@ -68,8 +68,13 @@ def chosen(context: RunContext) -> RunContext:
     if all(getattr(train, name) != "auto" for name in CHOICES):
         return context  # of a run that is resumed or repeated
     found, speeds = computing_of(train), dict[Computing, float]()
+    n_batches = len(context.task.epoch_batches(context.train, 0))
+    n_epochs = min(train.epochs or math.inf, (train.steps or math.inf) * train.accumulate / n_batches)
+    n_tokens = context.train.stats.get("n_tokens", 0) * n_epochs
+    flops = flops_per_token(context.task, context.config.text.max_len) * n_tokens
+    is_fixed = train.deterministic or context.device.type == "mps"
     with context.group.raise_together():
-        if context.group.is_main and is_worth_a_trial(context):
+        if context.group.is_main and not is_fixed and (train.minutes is not None or flops >= SHORT):
             with torch.random.fork_rng(devices=[context.device] if context.device.type == "cuda" else []):
                 found, speeds = trial(context)
     known = [dict(zip(CHOICES, each, strict=True)) for each in product(*CHOICES.values())]
@@ -78,17 +83,6 @@ def chosen(context: RunContext) -> RunContext:
     line = "; ".join(f"{in_words(c)}: {float(f'{speeds[c]:.3g}'):,.0f} tokens/s" for c in first)
     config = replace(context.config, train=replace(train, **known[int(index)]))
     return replace(context.with_config(config), choice=f"{line} (a trial)" if line else "")
-
-
-def is_worth_a_trial(context: RunContext) -> bool:
-    """Return whether a run is long enough to be tried, and may be anything but the same on every machine."""
-    train, corpus = context.config.train, context.train
-    if train.deterministic or context.device.type == "mps":
-        return False
-    n_batches = len(context.task.epoch_batches(corpus, 0))
-    n_epochs = min(train.epochs or math.inf, (train.steps or math.inf) * train.accumulate / n_batches)
-    flops = flops_per_token(context.task, context.config.text.max_len) * corpus.stats.get("n_tokens", 0) * n_epochs
-    return train.minutes is not None or flops >= SHORT
 
 
 def n_passes(config: Config) -> int:
@@ -141,7 +135,7 @@ def trial(context: RunContext) -> tuple[Computing, dict[Computing, float]]:
     round, in which kernels are built, does not.
     """
     from glassformer.models.ensemble import members_of
-    from glassformer.training.state import LossModule
+    from glassformer.training.loop import LossModule
 
     device, task, train = context.device, context.task, context.config.train
     plan = sorted(task.epoch_batches(context.train, 0)[:32], key=len)

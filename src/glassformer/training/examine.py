@@ -25,9 +25,8 @@ from glassformer.runs.model_folder import Weights, latest_checkpoint, load_check
 from glassformer.tasks import Task
 from glassformer.tasks.restoring import load_model_folder
 from glassformer.training.finetune import freeze
-from glassformer.training.loop import local_batches, optimizer_step
+from glassformer.training.loop import RunContext, TrainState, local_batches, optimizer_step
 from glassformer.training.preparation import prepare
-from glassformer.training.state import RunContext, TrainState
 from glassformer.utils.device import tuned
 
 N_TEXTS = 128

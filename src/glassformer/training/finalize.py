@@ -23,9 +23,8 @@ from glassformer.runs.records import IMPORT, Evaluation, StepMetrics, interval_k
 from glassformer.tasks import Task
 from glassformer.training.computing import computing_of
 from glassformer.training.finetune import load_pretrained
-from glassformer.training.loop import optimizer_step
+from glassformer.training.loop import Progress, RunContext, TrainState, optimizer_step
 from glassformer.training.preparation import initial_model
-from glassformer.training.state import Progress, RunContext, TrainState
 from glassformer.utils.atomic_io import atomic_write_text, remove_leftovers
 from glassformer.utils.formatting import counted
 

@@ -1,4 +1,4 @@
-"""Optimizers, the learning rate, the parameters with weight decay, and the moving average of the weights.
+"""Optimizers, the learning rate and the parameters with weight decay.
 
 Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) is momentum SGD with orthogonalised steps.
 
@@ -206,21 +206,3 @@ def load_optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer, t
             raise CheckpointError(f"the checkpoint's optimizer:{full_name} is of no parameter of this model")
         # On a GPU the fused kernel expects Adam's step count, a float scalar, on the device of the weights.
         optimizer.state[parameter][key] = value.to(parameter.device).clone()
-
-
-class ExponentialMovingAverage:
-    """average ← decay · average + (1 - decay) · weights after each step.
-
-    The decay of step n is at most (1 + n) / (10 + n), as in TensorFlow, so that the random initialisation does not
-    dominate the average of a short run.
-    """
-
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.decay = decay
-        self.tensors = {name: p.detach().clone() for name, p in model.named_parameters()}
-
-    @torch.no_grad()
-    def update(self, model: nn.Module, n_steps: int) -> None:
-        """Include the weights of the model after `n_steps` earlier steps."""
-        decay = min(self.decay, (1 + n_steps) / (10 + n_steps))
-        torch._foreach_lerp_(list(self.tensors.values()), list(model.parameters()), 1 - decay)  # pyright: ignore

@@ -31,7 +31,7 @@ from glassformer.data.corpus import RaggedArray
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.findings import KnownData, of_data
 from glassformer.data.splits import TextData, check_texts_differ
-from glassformer.distributed import ProcessGroup
+from glassformer.distributed import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError
 from glassformer.runs.model_folder import read_origin
 from glassformer.runs.records import IMPORT, INITIAL, DataRecord, JsonObject, SplitRecord
@@ -48,8 +48,7 @@ from glassformer.training.finetune import (
     log_start,
     pretrained_folder,
 )
-from glassformer.training.loop import local_batches, optimizer_step, validation_scores
-from glassformer.training.state import RunContext, TrainState
+from glassformer.training.loop import RunContext, TrainState, local_batches, optimizer_step, validation_scores
 from glassformer.utils.device import choose_device
 from glassformer.utils.formatting import counted, duration, glassformer_command
 
@@ -82,42 +81,58 @@ SLOW_CHARS = 20_000_000
 """Characters from which reading takes so long that it is announced."""
 
 
-def prepare(config: Config, tokenizer: Tokenizer | None = None, resumed: Path | None = None) -> RunContext:
+def prepare(
+    config: Config,
+    tokenizer: Tokenizer | None = None,
+    resumed: Path | None = None,
+    group: ProcessGroup = SINGLE_PROCESS,
+) -> RunContext:
     """Load and encode the data and choose the device; return everything training needs.
+
+    Of several processes one on each machine is first: the others find a data set that it has downloaded.
 
     Args:
         config: the configuration, with settings of `auto` still to be chosen from the data.
         tokenizer: that of the run when it is resumed; trained, or taken from a pretrained run, when absent.
         resumed: folder of the run when it is resumed.
+        group: the processes that train together.
 
     Raises:
-        UsageError: no budget is given.
+        UsageError: no budget is given, or the processes differ in what they were given.
         DataError: the data cannot be read, leaves nothing to learn, or has changed since the run began.
     """
     task_type, pretrained = task_class(config.task), None
-    if not any(getattr(config.train, name) for name in BUDGETS) and not set(BUDGETS) & set(config.auto):
-        raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
-    device = choose_device(config.train.device)
-    if config.train.init_from and tokenizer is None:
-        pretrained = load_pretrained(config.train.init_from)
-        check_compatible(config, pretrained)
-        tokenizer = pretrained.tokenizer
-    if resumed is None:
-        data = load_text_data(task_type.schema, config.data)
-    else:
-        data = load_run_data(resumed, task_type.schema, config.data, allow_changed=None)
-    config, data = apply_auto_config(config, task_type, data)
-    if task_type.schema.columns is not None:
-        check_texts_differ(data.train)
-    if (n_chars := sum(map(len, data.train.text))) >= SLOW_CHARS:
-        size = f"{counted(len(data.train.text), 'texts')} of {n_chars / 1e6:,.1f} million characters"
-        logger.info(f"reading     {size}: tokenizer and encoding can take minutes")
-    task = task_type.from_data(config, data, tokenizer)
-    pretrained = None if pretrained is None else pretrained.for_task(task)
-    train, valid = task.encode(data.train, training=True), task.encode(data.valid, training=False)
-    if len(train) == 0 or len(valid) == 0:
-        raise DataError(f"{data.train.source}: nothing is left to train or validate on", "check --max-len")
-    return RunContext(data, task, train, valid, device, pretrained)
+    with group.local_main_first():
+        if not any(getattr(config.train, name) for name in BUDGETS) and not set(BUDGETS) & set(config.auto):
+            raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
+        device = choose_device(config.train.device)
+        if config.train.init_from and tokenizer is None:
+            pretrained = load_pretrained(config.train.init_from)
+            check_compatible(config, pretrained)
+            tokenizer = pretrained.tokenizer
+        if resumed is None:
+            data = load_text_data(task_type.schema, config.data)
+        else:
+            data = load_run_data(resumed, task_type.schema, config.data, allow_changed=None)
+        config, data = apply_auto_config(config, task_type, data)
+        if task_type.schema.columns is not None:
+            check_texts_differ(data.train)
+        if (n_chars := sum(map(len, data.train.text))) >= SLOW_CHARS:
+            size = f"{counted(len(data.train.text), 'texts')} of {n_chars / 1e6:,.1f} million characters"
+            logger.info(f"reading     {size}: tokenizer and encoding can take minutes")
+        task = task_type.from_data(config, data, tokenizer)
+        pretrained = None if pretrained is None else pretrained.for_task(task)
+        train, valid = task.encode(data.train, training=True), task.encode(data.valid, training=False)
+        if len(train) == 0 or len(valid) == 0:
+            raise DataError(f"{data.train.source}: nothing is left to train or validate on", "check --max-len")
+    group.assert_same(
+        configuration=dump_config(task.config),
+        data=str(sorted(data.hashes.items())),
+        tokenizer=task.tokenizer.sha256,
+        versions=str([version(name) for name in PACKAGES]),
+        examples=f"{len(train)} {len(valid)}",
+    )
+    return RunContext(data, task, train, valid, device, pretrained, group)
 
 
 def new_state(context: RunContext) -> TrainState:
@@ -145,27 +160,6 @@ def initial_model(context: RunContext, logs: bool = True) -> tuple[nn.Module, bo
         log_start(model, pretrained, new)
     probe = pretrained.imported and any("head." in name for name in new) and not any(map(is_below_head, new))
     return model, probe and context.task.start_head(model, context.train)
-
-
-def prepare_distributed(
-    config: Config, group: ProcessGroup, tokenizer: Tokenizer | None = None, resumed: Path | None = None
-) -> RunContext:
-    """Run `prepare` in every process, first in one per machine: the others find a data set that it has downloaded.
-
-    Raises:
-        UsageError: the processes differ in what they were given.
-    """
-    with group.local_main_first():
-        context = prepare(config, tokenizer, resumed)
-    context, versions = replace(context, group=group), [version(name) for name in PACKAGES]
-    group.assert_same(
-        configuration=dump_config(context.config),
-        data=str(sorted(context.data.hashes.items())),
-        tokenizer=context.task.tokenizer.sha256,
-        versions=str(versions),
-        examples=f"{len(context.train)} {len(context.valid)}",
-    )
-    return context
 
 
 def settle_budget(context: RunContext, state: TrainState) -> tuple[RunContext, DataRecord]:

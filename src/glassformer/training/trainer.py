@@ -2,17 +2,24 @@
 
 Its files are described in `runs/folder.py`. Every seed is trained as a run alone would be; `report/seeds.py` summarises
 them.
+
+Ctrl-C, SIGTERM and SIGHUP request a stop after the current step, with a checkpoint; a second Ctrl-C aborts. Before the
+first step and after the last they stop the run at once. In each case an error says what is saved and how to go on; its
+exit code is 128 and the signal's number, as in shells: 129 (SIGHUP), 130 (Ctrl-C) or 143 (SIGTERM).
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import FrameType
 from typing import TypeAlias
 
 import torch
@@ -38,11 +45,9 @@ from glassformer.runs.records import Evaluation, StepMetrics
 from glassformer.training.computing import computing
 from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import load_pretrained
-from glassformer.training.loop import Validation, train_steps
-from glassformer.training.preparation import describe_environment, new_state, prepare_distributed, settle_budget
-from glassformer.training.signals import STOPPING, StopRequest, interruption_error, stop_requests, where_it_stopped
-from glassformer.training.state import Progress, RunContext, TrainState
-from glassformer.training.tracking import EventFiles, check_tensorboard
+from glassformer.training.loop import Progress, RunContext, TrainState, Validation, train_steps
+from glassformer.training.preparation import describe_environment, new_state, prepare, settle_budget
+from glassformer.training.progress import EventFiles, check_tensorboard
 from glassformer.utils.atomic_io import write_json
 from glassformer.utils.process_settings import turns
 from glassformer.utils.safe_read import from_json
@@ -52,36 +57,100 @@ logger = logging.getLogger(__name__)
 OnStep = Callable[[StepMetrics], None]
 PAUSE_SECONDS = 0.05
 """Time between two looks at `control.json` while the training is paused."""
+STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""The signals that stop a run. Windows has no SIGHUP; where it is ignored, as under `nohup`, it stays ignored."""
 
 
-def start_run(config: Config, folder: RunFolder, on_step: OnStep | None = None) -> None:
-    """Train a new run into `folder`, evaluate it once and write its report.
+class Stopped(KeyboardInterrupt):
+    """Raised by the handler of a signal where the run cannot wait for the end of a step."""
 
-    Raises:
-        UsageError: the folder is not empty, cannot be written, or another process trains into it.
-        Interrupted: a signal stopped the run.
+
+@dataclass
+class StopRequest:
+    """The signal that reached this process, if any; all processes decide together when to stop (`trainer.py`).
+
+    Attributes:
+        signal: the first that came. in_steps: training, so that the loop stops after the step. reported: the run is
+            stopping, and later signals are ignored.
     """
-    _run(config, folder, on_step, begun=False)
+
+    signal: int | None = None
+    in_steps: bool = False
+    reported: bool = False
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Note the first signal and stop, or wait for the end of the step; there only Ctrl-C does not wait twice."""
+        again, self.signal = self.signal is not None, self.signal or number
+        if not self.reported and (not self.in_steps or (again and number == signal.SIGINT)):
+            raise Stopped
 
 
-def resume_run(folder: RunFolder, on_step: OnStep | None = None, finish: bool = False) -> None:
-    """Resume a run as if it had never stopped; of a finished one only the report is written again.
+def interruption_error(number: int, where: str, hint: str) -> Interrupted:
+    """Return the error that ends a run: the signal, where it stopped and what is saved, and how to go on."""
+    return Interrupted(f"stopped by {signal.Signals(number).name}{where}", hint, 128 + number)
 
-    With `finish` its best weights so far are evaluated instead, and it trains no more.
+
+@contextmanager
+def stop_requests(where_stopped: Callable[[], tuple[str, str]]) -> Iterator[StopRequest]:
+    """Catch the signals within the block; outside the main thread none can be caught.
+
+    Args:
+        where_stopped: returns what the message and the hint say if the block is left by a signal.
 
     Raises:
+        Interrupted: a signal came while it could not wait.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    if before.get(getattr(signal, "SIGHUP", None)) is signal.SIG_IGN:  # pyright: ignore[reportArgumentType]
+        del before[signal.SIGHUP]
+    try:
+        for number in before:
+            signal.signal(number, request.handle)
+        yield request
+    except Stopped:
+        request.reported = True
+        raise interruption_error(request.signal or signal.SIGINT, *where_stopped()) from None
+    finally:
+        for number, handler in before.items():
+            # A handler that is not Python's own cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def where_it_stopped(folder: RunFolder) -> tuple[str, str]:
+    """Return what is saved in a run folder whose run ends now, and how to go on."""
+    path, go_on = folder.path, folder.resume_command
+    if folder.finished:
+        return f" while writing the report; model and scores are saved in {path}", f"finish it with: {go_on}"
+    if folder.model.is_dir():
+        return f" while scoring the trained model, which is saved in {path}", f"finish it with: {go_on}"
+    if folder.resumable:
+        return f"; {path} holds the run up to its last checkpoint", f"resume with: {go_on}"
+    return f" before the first step; nothing is saved in {path}", "give the same command again"
+
+
+def train_run(
+    folder: RunFolder, config: Config | None = None, on_step: OnStep | None = None, finish: bool = False
+) -> None:
+    """Train a new run of a configuration into `folder`, evaluate it once and write its report; without one resume it.
+
+    It is resumed as if it had never stopped; of a finished one only the report is written again. With `finish` its best
+    weights so far are evaluated instead, and it trains no more.
+
+    Raises:
+        UsageError: the folder of a new run is not empty, or cannot be written; or another process trains into it.
         CheckpointError: there is no run in `folder`, its settings have changed, or there is no checkpoint to finish
             from.
         DataError: the data has changed since the run began.
-        UsageError: another process trains into the folder.
         Interrupted: a signal stopped the run.
     """
-    folder.refuse_links()
-    _run(folder.read_config(), folder, on_step, begun=True, finish=finish)
-
-
-def _run(config: Config, folder: RunFolder, on_step: OnStep | None, begun: bool, finish: bool = False) -> None:
-    """Prepare a run, new or begun, train it to the end, and in the first process evaluate and report it."""
+    begun = config is None
+    if config is None:
+        folder.refuse_links()
+        config = folder.read_config()
     check_tensorboard(config.train.tensorboard)
     with stop_requests(lambda: where_it_stopped(folder)) as request, ExitStack() as held:
         with init_distributed(config.train.device) as group:
@@ -96,7 +165,7 @@ def _run(config: Config, folder: RunFolder, on_step: OnStep | None, begun: bool,
                     held.callback(lambda: None if folder.resumable else folder.remove_incomplete_start())
                 record = folder.check_unchanged() if begun else ""
             tokenizer, resumed = (folder.read_tokenizer(), folder.path) if begun else (None, None)
-            context = prepare_distributed(config, group, tokenizer, resumed)  # data, tokenizer, ids
+            context = prepare(config, tokenizer, resumed, group)  # data, tokenizer, ids
             context = held.enter_context(computing(context))  # precision, kernels, threads
             if begun:
                 state = resumed_state(context, folder, finish)
@@ -189,15 +258,15 @@ class Trainer:
             self.control.close()  # it was meant for an earlier training
         if state.progress.step == 0:  # a pretrained run that it begins from may move
             self._save(snapshot=self.config.snapshots, checkpoint=bool(self.config.init_from))
-        # Scores, best weights and patience; the log; who follows; checkpoints; pauses and the end.
-        callbacks = [Validation(state, context), self.write_log, self.show, self.keep_weights, self.pause_or_stop]
+        # Scores, best weights and patience; the log, and who follows; checkpoints; pauses and the end.
+        callbacks = [Validation(state, context), self.show, self.keep_weights, self.pause_or_stop]
         path = folder.metrics if self.is_main else os.devnull
         last = f"the last checkpoint is in {folder.path}"
         lost = f"resume, with any number of processes: … {folder.resume_command}"
         with_events = self.config.tensorboard and self.is_main
         try:
             with (
-                EventFiles(folder.path, state.progress.step) if with_events else nullcontext() as self.events,
+                closing(EventFiles(folder.path, state.progress.step)) if with_events else nullcontext() as self.events,
                 open(path, "a", 1, encoding="utf-8", newline="\n") as self.log,
                 closing(self.control) if self.control else nullcontext(),
                 context.group.peer_failures(lambda: f"at step {state.progress.step + 1}; {last}", lost),
@@ -231,14 +300,13 @@ class Trainer:
 
     # What follows each step, in the order of the list in `fit`; none touches a random generator
 
-    def write_log(self, metrics: StepMetrics) -> StepMetrics:
-        """Log the step, and whether the training pauses after it; nothing pauses at the end."""
+    def show(self, metrics: StepMetrics) -> StepMetrics:
+        """Log the step, and whether the training pauses after it, and call whoever follows.
+
+        Nothing pauses at the end. Who follows may wait for another thread that predicts, and draw random numbers.
+        """
         metrics = replace(metrics, paused=self.look(metrics.step) and not self.state.progress.finished)
         self.log.write(metrics.line())
-        return metrics
-
-    def show(self, metrics: StepMetrics) -> StepMetrics:
-        """Call whoever follows; they may wait for another thread that predicts, and draw random numbers."""
         devices = [self.context.device] if self.context.device.type == "cuda" else []
         for follow in (self.events, self.on_step if self.is_main else None):
             if follow is not None:
@@ -361,12 +429,12 @@ def _train_each(folder: SeedsFolder, config: Config, seeds: list[int], on_step: 
         folder.ensemble.unlink(missing_ok=True)  # an earlier one was of fewer runs
         try:
             if run.resumable:
-                resume_run(run, on_step)
+                train_run(run, on_step=on_step)
                 continue
             with lock_folder(run.path):
                 run.remove_incomplete_start()
             settled = first.read_config() if first.resumable else config
-            start_run(replace(settled, train=replace(settled.train, seed=seed)), run, on_step)
+            train_run(run, replace(settled, train=replace(settled.train, seed=seed)), on_step)
         except DivergedError as error:
             logger.warning(f"seed {seed}: {error.message}")
             if number == len(seeds) and not folder.finished:
