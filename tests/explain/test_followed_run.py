@@ -17,12 +17,12 @@ from tests.helpers.small import small
 from tests.helpers.small_runs import SMALL, write_table
 
 from glassformer.api import Run, train
+from glassformer.errors import UsageError
 from glassformer.explain.page.saved_page import replay_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
-from glassformer.explain.watch.followed import Followed, NoWeights
 from glassformer.explain.watch.probes import MAX_MAP_TOKENS, ProbeRequest, default_texts, from_border, probe
-from glassformer.explain.watch.training import Training
+from glassformer.explain.watch.training import Followed, Training
 from glassformer.runs.folder import PAUSE, ControlFile, RunFolder, lock_folder
 from glassformer.runs.model_folder import save_snapshot
 from glassformer.runs.records import DataRecord
@@ -69,7 +69,7 @@ def test_before_there_are_weights_the_log_is_shown(begun: Path) -> None:
 def test_an_empty_folder_is_waited_for(tmp_path: Path) -> None:
     with served(tmp_path) as client:
         assert client.request("GET", "/api/training").json()["state"] == "waiting"
-    with pytest.raises(NoWeights):
+    with pytest.raises(UsageError, match="has no weights yet"):
         Followed(tmp_path, CPU).subject()
 
 

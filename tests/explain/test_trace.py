@@ -12,7 +12,6 @@ from tests.helpers.for_each import for_each
 from tests.helpers.recompute import recompute
 from torch import Tensor, nn
 
-import glassformer
 import glassformer.nn.attention as attention_module
 from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
@@ -365,10 +364,6 @@ def test_parts_may_be_called_by_keyword() -> None:
     assert t["residual.residual"].inputs == ("embedding.scaled", "attention.out")
     assert t["ff.w_in"].inputs == ("residual.residual",) and t["norm"].inputs == ("ff.out",)
     assert t["head"].inputs == ("norm",) and torch.equal(t["head"].value, output[0])
-
-
-def test_it_is_public() -> None:
-    assert glassformer.trace is trace
 
 
 def test_a_shared_table_is_called_by_the_stream_it_reads() -> None:

@@ -84,7 +84,6 @@ class EncodedText:
         answer: the generated text; empty for a classifier.
         warnings: notes on the input for the user.
         generation: where generated tokens begin.
-        log_start: the position before the first token of the log's hypotheses.
     """
 
     model_inputs: dict[str, Any]
@@ -95,7 +94,6 @@ class EncodedText:
     answer: str = ""
     warnings: list[str]
     generation: GenerationInfo
-    log_start: int = 0
 
 
 def following_tokens(ids: Sequence[int], finished: bool, eos: int, n: int) -> list[int | None]:
@@ -359,41 +357,47 @@ DEFAULT_NEW_TOKENS = 40
 
 
 def encode_for_language_model(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
-    """Encode the prompt, truncated to the context, and sample tokens after it."""
+    """Encode the prompt, truncated to the context, and sample tokens after it, or take those of the target.
+
+    The last token of a target is only predicted.
+    """
     t, model = subject.task.tokenizer, cast("LanguageModel | Ensemble", subject.model)
     prompt_ids = t.framed(t.encode(request.text))
     prompt_spans = framed_spans(t, t.offsets(request.text))
     warnings = input_warnings(prompt_ids, range(len(prompt_ids)), t, "the prompt", "tail")
-    prompt: list[int] = [*(prompt_ids or [t.start_id]), *request.prefix]
+    given = t.encode(request.target or "")
+    prompt: list[int] = [*(prompt_ids or [t.start_id]), *request.prefix, *given]
     # The start of the sampler's window, for a prompt longer than the context.
     context = min(model.max_len, MAX_LAYERED_TOKENS)
     start = window_start(len(prompt), context)
     if start:
         warnings.append(f"the prompt was truncated from {len(prompt)} to {len(prompt) - start} tokens, keeping its end")
-    room = max(1, context - (len(prompt) - start))
-    of_context = f"the context of {context} tokens"
-    if context < model.max_len:
-        of_context = f"the {context} tokens of an explanation"
-        if start:
-            warnings.append(f"prediction reads up to {model.max_len} tokens: it may answer differently")
-    if "max_new_tokens" not in request.decode:
-        limit = MAX_FULL_TOKENS - len(prompt) if len(prompt) < MAX_FULL_TOKENS else DEFAULT_NEW_TOKENS
-        settings = replace(settings, max_new_tokens=min(settings.max_new_tokens, limit, room))
-    elif settings.max_new_tokens > room:
-        warnings.append(f"max_new_tokens was lowered to {room}, to fit into {of_context}")
-        settings = replace(settings, max_new_tokens=room)
+    if start and context < model.max_len:
+        warnings.append(f"prediction reads up to {model.max_len} tokens: it may answer differently")
     suppressed = subject.task.suppress_tokens
-    # The random number of a token depends on its position in the whole text, so prediction's decoder gets all of it.
-    read = prompt if context == model.max_len else prompt[start:]
-    decode, new = generate(model, t, read, settings, suppressed)
-    decode = replace(decode, prefix=list(request.prefix))
+    if given:
+        decode, new = DecodeLog("given", settings), Hypothesis([], 0.0, 0.0, False)
+    else:
+        room, limit = max(1, context - (len(prompt) - start)), MAX_FULL_TOKENS - len(prompt)
+        if "max_new_tokens" not in request.decode:
+            settings = replace(
+                settings, max_new_tokens=min(settings.max_new_tokens, limit if limit > 0 else DEFAULT_NEW_TOKENS, room)
+            )
+        elif settings.max_new_tokens > room:
+            of = f"the context of {context} tokens"
+            of = of if context == model.max_len else f"the {context} tokens of an explanation"
+            warnings.append(f"max_new_tokens was lowered to {room}, to fit into {of}")
+            settings = replace(settings, max_new_tokens=room)
+        # A random number depends on the position in the whole text, so prediction's decoder gets all of it.
+        read = prompt if context == model.max_len else prompt[start:]
+        decode, new = generate(model, t, read, settings, suppressed)
+        decode = replace(decode, prefix=list(request.prefix))
     all_ids = [*prompt, *new.ids]
     text, spans = _join(t, request.text, prompt_spans, all_ids, len(prompt_ids))
-    ids = all_ids[start : start + context]
+    ids = all_ids[start : -1 if given else start + context]
     check_length(len(ids), request.pad, context)
-    stream = make_stream(
-        t, "text", ids, spans[start : start + len(ids)], text, n_given=len(prompt) - start, n_pad=request.pad
-    )
+    spans, n_given = spans[start : start + len(ids)], min(len(ids), len(prompt) - start)
+    stream = make_stream(t, "text", ids, spans, text, n_given=n_given, n_pad=request.pad)
     # A causal model needs no mask for padding at the end.
     inputs = {"ids": torch.tensor([stream.ids], device=subject.device)}
     # All ensemble members have the same table size.
@@ -401,17 +405,17 @@ def encode_for_language_model(subject: Subject, request: TraceRequest, settings:
     if ngrams is not None:
         stream = add_hashed_ngrams(stream, ngrams)
     following = following_tokens(all_ids[start + 1 :], new.finished, t.eos_id, len(ids))
-    generation = GenerationInfo(stream.n_given - 1, stream.n_given - len(request.prefix), suppressed)
+    n_prompt = len(prompt) - start - len(given)
+    generation = GenerationInfo(n_prompt - 1, n_prompt - len(request.prefix), suppressed)
     return EncodedText(
         model_inputs=inputs,
         streams=[stream],
         positions=[*range(len(ids))],
         following=following,
         decode=decode,
-        answer=t.decode(new.ids),
+        answer=t.decode(given or new.ids),
         warnings=warnings,
         generation=generation,
-        log_start=generation.first,
     )
 
 

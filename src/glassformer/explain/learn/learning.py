@@ -32,10 +32,10 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.tape import Check, Step
 from glassformer.explain.explanation import Explanation, compute_decoding, explain_encoded
-from glassformer.explain.inputs import EncodedText, encode
+from glassformer.explain.inputs import EncodedText, decode_settings, encode, encode_for_language_model
 from glassformer.explain.learn.backward import GRADIENT, LOSS, backward_pass, loss_steps
 from glassformer.explain.one_label import NOT, looked_at
-from glassformer.explain.predictions import Answer, DecodeLog, rows_of
+from glassformer.explain.predictions import Answer, rows_of
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
@@ -128,32 +128,15 @@ def _masked_words(subject: Subject, request: TraceRequest, answer: str) -> Encod
 
 def _continuation(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
     """Encode prompt and answer as one text; the labels are the tokens of the answer alone."""
-    t = subject.task.tokenizer
+    t, settings = subject.task.tokenizer, decode_settings(subject, dict(request.decode))
     ids = _known_ids(t, answer)
-    one = replace(request, prefix=tuple(ids), decode={**request.decode, "max_new_tokens": 1})
-    encoded = encode(subject, one)
-    [whole] = encoded.streams
-    n = whole.n_given - 1  # the last token of the answer is only predicted
-    first = encoded.generation.n_fixed - 1
-    if first < 0 or n - first < len(ids) - 1:
+    encoded = encode_for_language_model(subject, replace(request, target=answer, prefix=(), pad=0), settings)
+    first = encoded.generation.first
+    if first < 0:
         n = len(t.framed(t.encode(request.text))) + len(ids)
         context = min(subject.task.config.text.max_len, MAX_LAYERED_TOKENS)
         raise UsageError(f"prompt and answer have {n} tokens, and {context} are read at once", "shorten them")
-    per_token = ("ids", "pieces", "special", "unknown", "padding", "words", "spans", "ngrams", "ngram_ids")
-    kept = {name: values[:n] for name in per_token if (values := getattr(whole, name)) is not None}
-    stream, text = replace(whole, **kept, n_given=n), t.decode(ids)
-    encoded = replace(
-        encoded,
-        model_inputs={"ids": encoded.model_inputs["ids"][:, :n]},
-        streams=[stream],
-        positions=[*range(n)],
-        following=[*stream.ids[1:], ids[-1]],
-        decode=DecodeLog("given", encoded.decode.settings),
-        answer=text,
-        generation=replace(encoded.generation, first=first),
-        log_start=first,
-    )
-    return EncodedAnswer(encoded, [None] * first + [*ids], text)
+    return EncodedAnswer(encoded, [None] * first + encoded.following[first:], encoded.answer)
 
 
 def _known_ids(t: Any, answer: str) -> list[int]:

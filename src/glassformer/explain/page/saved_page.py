@@ -17,7 +17,7 @@ from typing import Annotated, Any, NotRequired, TypedDict, get_args
 
 import numpy as np
 
-from glassformer.errors import UsageError
+from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.attribution.attribute import AttributeRequest, attribute, erase_words
 from glassformer.explain.attribution.value_function import Method
 from glassformer.explain.explanation import Explanation, explain
@@ -26,9 +26,9 @@ from glassformer.explain.learn.learning import LearningStore
 from glassformer.explain.page.manifest import Json, Manifest, RunInfo, SizedAxis, TraceNode, manifest, plain, run_info
 from glassformer.explain.page.responses import WHOLE, Packing, asset, pack
 from glassformer.explain.record_store import get_parameter
-from glassformer.explain.subject import Subject
-from glassformer.explain.watch.replay import REPLAY_SECONDS, SavedTraining, saved_training
-from glassformer.explain.watch.training import Training
+from glassformer.explain.subject import MODEL, Subject
+from glassformer.explain.watch.probes import ProbeAnswer, ProbeRequest, default_texts, probe
+from glassformer.explain.watch.training import Training, TrainingNow
 from glassformer.utils.formatting import counted
 
 IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
@@ -41,6 +41,8 @@ SENTENCES_BYTES, NAMING_BYTES = 10_000, 200
 """Reserved for the sentences on what the file lacks; and for the id, type and shape of a tensor."""
 ATTRIBUTION_SECONDS = 30.0
 """Time limit for attributions, since a long translation has many words."""
+REPLAY_SECONDS = 120.0
+"""Time limit of the answers at all snapshots, since a model may be large and its texts long."""
 MAX_LOGITS_BYTES = 2_000_000
 NO_LOGITS = (
     "Logits of the whole vocabulary are left out: this file has the 50 most probable tokens of each position, and the "
@@ -71,6 +73,14 @@ class PackedTensor(TypedDict):
     dtype: Packing
     shape: list[int]
     data: str
+
+
+class SavedTraining(TypedDict):
+    """The training in a saved page."""
+
+    now: TrainingNow
+    texts: list[str]
+    answers: list[ProbeAnswer]
 
 
 class SavedPageData(TypedDict):
@@ -136,6 +146,34 @@ def replay_html(subject: Subject, training: Training, seconds: float = REPLAY_SE
     first = explain(subject, next(iter(saved["texts"]), "a"))
     page, lacks = saved_page_html(first, seconds=seconds, view="#/training", training=saved)
     return page, [*dropped, *lacks]
+
+
+def saved_training(
+    subject: Subject,
+    training: Training,
+    dropped: list[str],
+    texts: list[str] | None = None,
+    seconds: float = REPLAY_SECONDS,
+) -> SavedTraining:
+    """Return the curves, and the answers to a few texts at each snapshot; what is missing is added to `dropped`."""
+    now = training.now()
+    names = [each["name"] for each in now["snapshots"]] + ([MODEL] if now["has_model"] else [])
+    if texts is None:
+        found = default_texts(subject)
+        texts = found["texts"]
+        if found["missing"]:
+            dropped.append(found["missing"])
+    answers, deadline = list[ProbeAnswer](), time.monotonic() + seconds
+    pairs = [(text, name) for name in names for text in texts]
+    for i, (text, name) in enumerate(pairs):
+        if time.monotonic() > deadline:
+            dropped.append(f"Training: {len(pairs) - i} of {len(pairs)} answers are left out, as they take long.")
+            break
+        try:
+            answers.append(probe(subject, ProbeRequest(text, name)))
+        except GlassformerError as error:
+            dropped.append(f"Training: {name} gives no answer: {error.message}.")
+    return {"now": now, "texts": texts, "answers": answers}
 
 
 def saved_attributions(
