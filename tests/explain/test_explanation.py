@@ -236,7 +236,7 @@ def test_explain_forces_a_prefix(runs: dict[str, Run], name: str) -> None:
         ("translate", {"prefix": (7,) * 30}, "leaves nothing"),
         ("translate", {"decode": {"n_best": 3, "beam_size": 2}}, "n_best"),
         ("translate", {"prefix": (7,), "decode": {"sample": True}}, "prefixes"),
-        ("translate", {"pad": 22}, "pad with 20 or fewer"),
+        ("translate", {"pad": 23}, "pad with 22 or fewer"),
         ("lm", {"checkpoint": "step-00000007"}, "no checkpoint"),
         ("lm", {"checkpoint": "../model"}, "checkpoint must be"),
     ],
@@ -456,6 +456,8 @@ def test_arguments_of_a_wrong_type_are_refused_with_a_sentence(runs: dict[str, R
             assert caught.value.hint
     with pytest.raises(UsageError, match="a second text, not 'a c b'"):
         e.sweep_states("a c b")
+    with pytest.raises(UsageError, match="file, not ''"):
+        e.save("")
     assert e.contributions(np.int64(0)).position == e.contributions(0).position
 
 
@@ -480,8 +482,3 @@ def test_a_prediction_that_does_not_exist_is_refused_for_classifiers_too(runs: d
 def test_a_member_without_edits_is_refused(runs: dict[str, Run]) -> None:
     with pytest.raises(UsageError, match="all members answer together"):
         runs["classify"].predict("a good film", member=1)
-
-
-def test_a_page_needs_the_name_of_a_file(runs: dict[str, Run]) -> None:
-    with pytest.raises(UsageError, match="not ''"):
-        explain(runs["classify"], "a good film").save("")

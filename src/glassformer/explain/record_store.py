@@ -79,10 +79,6 @@ class RecordStore(Mapping[str, Step]):
             steps |= {id: step.without_value() for id, step in self._capture(f"{layer}*")[1].items()}
         self.steps = {id: steps[id] for id in trace.computed}
 
-    def captured(self, id: str) -> Step | None:
-        """Return a record, or None where that needs another forward pass; safe from any thread."""
-        return self._kept.get(id) or self._layer_records.get(id)
-
     def __getitem__(self, id: str) -> Step:
         if id in self._kept:
             return self._kept[id]
@@ -109,7 +105,7 @@ class RecordStore(Mapping[str, Step]):
         """Return `tensor`, or None where that needs another forward pass; safe from any thread."""
         id = id if isinstance(id, str) else str(id)
         if id in self.steps:
-            step = self.captured(id)
+            step = self._kept.get(id) or self._layer_records.get(id)
             return step and to_numpy(take_slice(step.value, self._axes(id), slice))
         if id not in self.params:
             hint = nearest(str(id), [*self.steps, *self.params])

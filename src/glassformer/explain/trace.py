@@ -333,12 +333,6 @@ class Trace(Mapping[str, Step]):
             return self.only(id)
         return any(fnmatchcase(id, pattern) for pattern in self.only)
 
-    def unmatched(self) -> list[str]:
-        """Return the wildcards that no step matched, if any steps were computed."""
-        if callable(self.only) or not self.computed:
-            return []
-        return [pattern for pattern in self.only if not any(fnmatchcase(id, pattern) for id in self._steps)]
-
     @cached_property
     def _parameters(self) -> dict[Tensor | None, str]:
         """Return the name of each parameter and buffer, ten times as fast as torch's two methods."""
@@ -406,6 +400,7 @@ def trace(
         exact_inference(inner),
     ):
         yield recorded
-    if missed := recorded.unmatched():
-        hint = nearest(missed[0], [*recorded.computed])
-        raise UsageError(f"only={missed[0]!r} matches no step that was computed", hint)
+    for pattern in () if callable(recorded.only) or not recorded.computed else recorded.only:
+        if not any(fnmatchcase(id, pattern) for id in recorded):
+            hint = nearest(pattern, [*recorded.computed])
+            raise UsageError(f"only={pattern!r} matches no step that was computed", hint)
