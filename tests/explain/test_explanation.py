@@ -236,7 +236,7 @@ def test_explain_forces_a_prefix(runs: dict[str, Run], name: str) -> None:
         ("translate", {"prefix": (7,) * 30}, "leaves nothing"),
         ("translate", {"decode": {"n_best": 3, "beam_size": 2}}, "n_best"),
         ("translate", {"prefix": (7,), "decode": {"sample": True}}, "prefixes"),
-        ("translate", {"pad": 23}, "pad with 22 or fewer"),
+        ("translate", {"pad": 30}, "got 2 and 30 of padding"),
         ("lm", {"checkpoint": "step-00000007"}, "no checkpoint"),
         ("lm", {"checkpoint": "../model"}, "checkpoint must be"),
     ],
