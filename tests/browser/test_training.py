@@ -20,8 +20,7 @@ from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
 from glassformer.api import Run, train
 from glassformer.explain.page.saved_page import replay_html
 from glassformer.explain.page.server import PageServer
-from glassformer.explain.watch.followed import Followed
-from glassformer.explain.watch.training import Training
+from glassformer.explain.watch.training import Followed, Training
 from glassformer.runs.folder import RunFolder
 
 PHONE = {"viewport": {"width": 360, "height": 780}, "color_scheme": "dark"}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.serving import TEXTS
@@ -58,22 +57,12 @@ def test_explain_warns_that_a_member_is_traced(run: Run) -> None:
     assert sentence in e.warnings and sentence in manifest["warnings"] and sentence in repr(e)
     assert manifest["together"] == {"size": 3, "member": 1, "answer": e.together.answer}
     assert manifest["answer"] == e.answer != e.together.answer
-    assert manifest["request"]["member"] == 1 and manifest["model"]["ensemble_size"] == 3
-    assert run_info(run)["model"]["ensemble_size"] == 3
+    first, single = run.explain(TEXT), ngram_run().explain(TEXT)
+    assert first.subject.model is run.model.members[0] and "member" not in first.request.to_json()
+    assert single.together is None and single.manifest()["together"] is None
+    assert manifest["request"]["member"] == 1
     n_params = sum(p.numel() for p in run.model.members[1].parameters())
     assert manifest["model"]["n_params"] == n_params == run_info(run)["model"]["n_params"] / 3
-
-
-def test_explain_traces_the_first_member_by_default(run: Run) -> None:
-    e = run.explain(TEXT)
-    assert e.subject.model is run.model.members[0]
-    assert "member" not in e.request.to_json()
-
-
-def test_explain_of_a_single_model_has_no_member() -> None:
-    e = ngram_run().explain(TEXT)
-    assert e.together is None and e.manifest()["together"] is None
-    assert not any("ensemble" in warning for warning in e.warnings)
 
 
 @for_each(("members", "kind"), [(3, "an ensemble of 3"), (1, "a single model")])
@@ -105,9 +94,8 @@ def test_trace_of_an_ensemble_names_its_members(run: Run) -> None:
 def test_report_holds_the_weights_of_each_member(run: Run) -> None:
     first, second = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (1, 2))
     html, _ = saved_page_html(first, other=second)
-    data = json.loads(re.findall(r'id="glassformer-data">(.*?)</script>', html)[0])
+    data = Page(html).data()
     assert [trace["together"]["member"] for trace in data["traces"]] == [1, 2]
-    assert data["run"]["model"]["ensemble_size"] == 3
     assert data["tensors"]["t1"]["ngrams.weight"] != data["tensors"]["t2"]["ngrams.weight"]
     erased = data["erased"][0]["erased"]
     again = explain(run, TraceRequest(TEXT, member=1)).attribute("erase")

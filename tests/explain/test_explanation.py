@@ -7,28 +7,23 @@ import json
 import weakref
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NotRequired, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
-from glassformer.explain.attribution.attribute import erase
-from glassformer.explain.attribution.value_function import EraseRequest, prediction_index
-from glassformer.explain.capture.sites import AXES
+from glassformer.explain.attribution.value_function import prediction_index
 from glassformer.explain.explanation import TraceRequest, compute_decoding, explain
 from glassformer.explain.page.manifest import decode_json, plain, run_info
-from glassformer.explain.page.saved_page import saved_page_html, written
-from glassformer.explain.page.typescript import INTERFACES, NOT_SENT
+from glassformer.explain.page.saved_page import written
 from glassformer.explain.record_store import take_slice
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
-from glassformer.nn.operations import OPERATIONS
 from glassformer.run import Run
 from glassformer.runs.model_folder import save_checkpoint, save_snapshot
 from glassformer.tasks import TASKS
@@ -54,21 +49,6 @@ def run_of(name: str, path: Path, max_len: int = 24, seed: int = 3, **model: obj
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return {name: run_of(name, tmp_path_factory.mktemp(name)) for name in TEXTS}
-
-
-def fields_of(interface: str) -> set[str]:
-    """Return the required fields of the class of an interface in types.ts."""
-    kind = next(kind for kind, name in INTERFACES.items() if name == interface)
-    hints = get_type_hints(kind, include_extras=True)
-    return {name for name, hint in hints.items() if get_origin(hint) is not NotRequired} - {*NOT_SENT.get(kind, ())}
-
-
-@pytest.mark.parametrize("text", ["a b good c, d", "Good", "never seen xyz", "a " * 40])
-def test_explain_answers_as_predict_for_classifiers(runs: dict[str, Run], text: str) -> None:
-    e, expected = runs["classify"].explain(text), runs["classify"].predict(text)
-    best = e.predictions[0].top[0]
-    assert e.answer["headline"] == best.piece == expected["label"]
-    assert np.exp(best.log_prob) == pytest.approx(expected["probability"], abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -101,56 +81,6 @@ def test_explain_answers_as_predict_for_language_models(runs: dict[str, Run], te
     assert e.answer["headline"] == expected["text"]
     assert len(e.streams[0]) <= 24
     assert (n < 9) == any("max_new_tokens was lowered" in warning for warning in e.warnings)
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_manifest_has_the_fields_of_types_ts(runs: dict[str, Run], name: str) -> None:
-    manifest = runs[name].explain(TEXTS[name], beam_size=3, max_new_tokens=8).manifest()
-    assert json.loads(json.dumps(manifest, allow_nan=False)) == manifest  # no tuple, no NaN, no tensor
-    checked = {
-        "Manifest": [manifest],
-        "ModelInfo": [manifest["model"]],
-        "Stream": manifest["streams"],
-        "TraceNode": manifest["nodes"],
-        "GenerationInfo": [manifest["generation"]],
-        "Prediction": manifest["predictions"],
-        "Candidate": [c for p in manifest["predictions"] for c in p["top"]],
-        "DecodeLog": [manifest["decode"]],
-        "DecodeSettings": [manifest["decode"]["settings"]],
-        "Hypothesis": manifest["decode"]["hypotheses"],
-        "BeamCandidate": [c for step in manifest["decode"]["steps"] for c in step],
-        "Check": manifest["checks"],
-        "SourceLine": [n["source"] for n in manifest["nodes"] if n["source"]],
-        "RunInfo": [run_info(runs[name])],
-    }
-    for interface, values in checked.items():
-        for value in values:
-            assert value.keys() == fields_of(interface), interface
-    ops = {name.partition(":")[0] for name in OPERATIONS}
-    assert {node["op"] for node in manifest["nodes"]} <= ops
-    assert {axis["name"] for node in manifest["nodes"] for axis in node["axes"]} <= AXES.keys()
-    known: set[str] = set()
-    for node in manifest["nodes"]:
-        assert set(node["inputs"]) <= known, node["id"]  # in the order of computation
-        assert set(node["params"].values()) <= manifest["params"].keys()
-        known.add(node["id"])
-
-
-@pytest.mark.parametrize("name", TEXTS)
-def test_requests_and_attributions_have_the_fields_of_types_ts(runs: dict[str, Run], name: str) -> None:
-    e = runs[name].explain(TEXTS[name], max_new_tokens=4)
-    attribution = asdict(e.attribute("integrated_gradients"))
-    word = [i for i, w in enumerate(e.streams[0].words) if w == 0]
-    erased = asdict(erase(e, EraseRequest({e.streams[0].name: word})))
-    answers = {
-        "Attribution": attribution,
-        "Faithfulness": attribution["sufficiency"],
-        "Erased": erased,
-        "Prediction": erased["prediction"],
-        "SavedPageData": Page(saved_page_html(e)[0]).data(),
-    }
-    for interface, value in answers.items():
-        assert value.keys() == fields_of(interface), interface
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -209,30 +139,19 @@ def test_tensor_slices_equal_indexing(runs: dict[str, Run]) -> None:
     [
         "head:2",
         "head:-1",
-        "head",
         "head:1-1",
         "head:0-3",
         "vocab:0",
         "head:0;head:1",
         "head:1.9",
         "head:0;",
-        "x" * 999,
         "head:99999999999",
-        "head:0-",
-        "HEAD:0",
-        "head: 1",
         "head:١",
     ],
 )
 def test_take_slice_rejects_malformed_slices(part: str) -> None:
     with pytest.raises(UsageError):
         take_slice(torch.zeros(2, 3, 4), ["head", "token", "key"], part)
-
-
-@pytest.mark.parametrize("name", ["nothing", "decoder.0.self.weight", "../model", "", "logits@2"])
-def test_tensor_error_names_an_unknown_id(runs: dict[str, Run], name: str) -> None:
-    with pytest.raises(UsageError, match="no tensor"):
-        runs["lm"].explain("abc", max_new_tokens=2).tensor(name)
 
 
 @pytest.mark.parametrize(("name", "pad"), [("classify", 3), ("translate", 4), ("lm", 5)])
@@ -248,11 +167,6 @@ def test_explain_ignores_padding(runs: dict[str, Run], name: str, pad: int) -> N
     if name != "lm":
         weights = padded.tensor("encoder.0.self.weights")
         assert not weights[:, :, -pad:].any() and not padded.tensor("encoder.0.self.mask")[:, -pad:].any()
-
-
-def test_explain_rejects_too_much_padding(runs: dict[str, Run]) -> None:
-    with pytest.raises(UsageError, match="pad"):
-        explain(runs["translate"], TraceRequest("abc", pad=22))
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -322,7 +236,7 @@ def test_explain_forces_a_prefix(runs: dict[str, Run], name: str) -> None:
         ("translate", {"prefix": (7,) * 30}, "leaves nothing"),
         ("translate", {"decode": {"n_best": 3, "beam_size": 2}}, "n_best"),
         ("translate", {"prefix": (7,), "decode": {"sample": True}}, "prefixes"),
-        ("lm", {"decode": {"beams": 2}}, "'beams'"),
+        ("translate", {"pad": 30}, "got 2 and 30 of padding"),
         ("lm", {"checkpoint": "step-00000007"}, "no checkpoint"),
         ("lm", {"checkpoint": "../model"}, "checkpoint must be"),
     ],
@@ -542,6 +456,8 @@ def test_arguments_of_a_wrong_type_are_refused_with_a_sentence(runs: dict[str, R
             assert caught.value.hint
     with pytest.raises(UsageError, match="a second text, not 'a c b'"):
         e.sweep_states("a c b")
+    with pytest.raises(UsageError, match="file, not ''"):
+        e.save("")
     assert e.contributions(np.int64(0)).position == e.contributions(0).position
 
 
@@ -566,14 +482,3 @@ def test_a_prediction_that_does_not_exist_is_refused_for_classifiers_too(runs: d
 def test_a_member_without_edits_is_refused(runs: dict[str, Run]) -> None:
     with pytest.raises(UsageError, match="all members answer together"):
         runs["classify"].predict("a good film", member=1)
-
-
-def test_a_page_needs_the_name_of_a_file(runs: dict[str, Run]) -> None:
-    with pytest.raises(UsageError, match="not ''"):
-        explain(runs["classify"], "a good film").save("")
-
-
-def test_a_shell_shows_what_is_public(runs: dict[str, Run]) -> None:
-    shown = dir(runs["classify"].explain(TEXTS["classify"]))
-    assert {"answer", "attribute", "learning", "plot", "records", "tensor"} <= set(shown)
-    assert not any(name.startswith("_") for name in shown)

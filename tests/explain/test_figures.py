@@ -145,8 +145,6 @@ def test_plots_reject_invalid_requests(explanations: dict[str, Explanation], tmp
         plot.attention(head=-1)
     with pytest.raises(UsageError, match="no cross attention"):
         plot.attention(block="cross")
-    with pytest.raises(UsageError, match=r"\.jpeg is none of them|figure\.jpeg"):
-        save_figure(explanations["classify"], "attention", tmp_path / "figure.jpeg")
     with pytest.raises(UsageError, match="no figure called 'attentoin'"):
         save_figure(explanations["classify"], "attentoin", tmp_path / "figure.pdf")
     assert not list(tmp_path.iterdir())

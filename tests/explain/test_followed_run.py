@@ -1,15 +1,23 @@
-"""A run that is followed through the server: before it has weights, with snapshots alone, finished, and gone."""
+"""A training that is followed: its log, read while it grows and thinned; the state of its folder; its newest model.
+
+Through the server: before it has weights, with snapshots alone, finished, and gone.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
 from tests.helpers.serving import Client
@@ -17,32 +25,226 @@ from tests.helpers.small import small
 from tests.helpers.small_runs import SMALL, write_table
 
 from glassformer.api import Run, train
+from glassformer.cli.main import main
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.page.saved_page import replay_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
-from glassformer.explain.watch.followed import Followed, NoWeights
+from glassformer.explain.watch import training as module
+from glassformer.explain.watch.log import GrowingLog, spread, thinned
 from glassformer.explain.watch.probes import MAX_MAP_TOKENS, ProbeRequest, default_texts, from_border, probe
-from glassformer.explain.watch.training import Training
-from glassformer.runs.folder import PAUSE, ControlFile, RunFolder, lock_folder
+from glassformer.explain.watch.training import Action, Followed, Training
+from glassformer.report.findings import Checkup
+from glassformer.runs.folder import GO_ON, LOCK, PAUSE, Control, ControlFile, RunFolder, is_locked, lock_folder
 from glassformer.runs.model_folder import save_snapshot
-from glassformer.runs.records import DataRecord
+from glassformer.runs.records import DataRecord, StepMetrics
 
 CPU = torch.device("cpu")
+
+
+def line(step: int, **more: object) -> str:
+    return json.dumps({"step": step, "seconds": step / 10, "loss": 1 / step, **more}) + "\n"
+
+
+def rows(n: int, **spikes: float) -> list[StepMetrics]:
+    return [StepMetrics(step, loss=spikes.get(f"at{step}", 1.0)) for step in range(1, n + 1)]
+
+
+def test_only_whole_lines_count_and_nothing_is_read_twice(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = GrowingLog(path)
+    log.update()
+    assert log.rows == []
+    path.write_text(line(1) + line(2) + '{"step": 3', encoding="utf-8")
+    log.update()
+    assert [row.step for row in log.rows] == [1, 2]
+    first = log.rows[0]
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(', "loss": 0.5}\n' + line(4))
+    log.update()
+    assert [row.step for row in log.rows] == [1, 2, 3, 4] and log.rows[0] is first and log.generation == 0
+
+
+def test_a_resumed_run_is_read_anew(tmp_path: Path) -> None:
+    path, new = tmp_path / "metrics.jsonl", tmp_path / "new"
+    path.write_text("".join(map(line, range(1, 9))), encoding="utf-8")
+    log = GrowingLog(path)
+    log.update()
+    new.write_text("".join(map(line, range(1, 5))), encoding="utf-8")  # as `truncate_metrics` replaces it
+    os.replace(new, path)
+    log.update()
+    assert [row.step for row in log.rows] == [1, 2, 3, 4] and log.generation == 1
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(line(3, loss=9.0))  # a step that was done again
+    log.update()
+    assert [(row.step, row.loss) for row in log.rows][2:] == [(3, 9.0), (4, 0.25)] and log.generation == 2
+    path.unlink()
+    log.update()
+    assert log.rows == [] and log.generation == 3
+
+
+DAMAGED = ("[]", "{}", '{"step": "x"}', '{"step": 3, "lo', "\x00\x00", '{"step": 2}{"step": 3}', '"\\ud800"')
+
+
+def test_damaged_lines_are_left_out_with_their_numbers(tmp_path: Path) -> None:
+    """One line that a crash cut, or that holds no row, takes no other row away, wherever it stands."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(line(1) + "\n".join(DAMAGED) + "\n\n" + line(4) + "[", encoding="utf-8")
+    log = GrowingLog(path)
+    log.update()
+    n = len(DAMAGED)
+    assert [row.step for row in log.rows] == [1, 4] and log.damaged == [*range(2, n + 2)]
+    with open(path, "ab") as file:
+        file.write(b"]\n" + line(5).encode() + b"\xff\xfe\n" + line(6).encode())
+    log.update()
+    assert [row.step for row in log.rows] == [1, 4, 5, 6] and log.damaged == [*range(2, n + 2), n + 4, n + 6]
+    lines = path.read_bytes().split(b"\n")
+    assert lines[n + 3] == b"[]" and lines[n + 5] == b"\xff\xfe"
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl:2: expected `object`, got"):
+        RunFolder(tmp_path).read_metrics()
+    damaged: list[int] = []
+    assert RunFolder(tmp_path).read_metrics(damaged) == log.rows and damaged == log.damaged
+    path.write_text(line(1), encoding="utf-8")
+    log.update()
+    assert [row.step for row in log.rows] == [1] and log.damaged == []
+
+
+def test_thinning_keeps_the_newest_whole_and_every_spike() -> None:
+    many = rows(30_000, at12345=99.0, at777=-5.0)
+    kept = thinned(many)
+    assert len(kept) <= 2000 and kept[-500:] == many[-500:]
+    assert {99.0, -5.0} <= {row.loss for row in kept}
+    assert [row.step for row in kept] == sorted({row.step for row in kept})
+    assert thinned(many[:2000]) == many[:2000]
+    assert [row.step for row in spread(many, 4)] == [1, 10000, 20000, 30000]
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("followed")
-    settings = {"epochs": None, "steps": 40, "snapshots": True, "threads": 1, "validate_every": 2}
-    run = train("classify", out=folder / "run", train_file=str(write_table(folder)), **SMALL, **settings)
+    table = write_table(folder)
+    settings = {"epochs": None, "steps": 55, "snapshots": True, "threads": 1, "validate_every": 2}
+    run = train("classify", out=folder / "run", train_file=str(table), **SMALL, **settings)
     return run
 
 
 @pytest.fixture
 def begun(finished: Run, tmp_path: Path) -> Path:
+    """A copy of the run as if it had been stopped while it trained."""
     copy = tmp_path / "run"
     shutil.copytree(finished.path, copy, ignore=shutil.ignore_patterns("model", "evaluation.json", "report*"))
     return copy
+
+
+def test_a_finished_run_is_told_whole(finished: Run) -> None:
+    now = Training(finished.path).now()
+    assert (now["state"], now["step"], now["steps"]) == ("finished", 55, 55)
+    assert now["curve"]["step"] == list(range(1, 56))
+    logged = [json.loads(text) for text in (finished.path / "metrics.jsonl").read_text("utf-8").splitlines()]
+    assert now["curve"]["loss"] == [row["loss"] for row in logged]
+    assert [point["step"] for point in now["updates"]] == [1, 50]
+    assert now["updates"][1]["ratios"] == logged[49]["update_ratios"]
+    assert [point["scores"] for point in now["validations"]] == [row["valid"] for row in logged if "valid" in row]
+    assert [each["step"] for each in now["snapshots"]][:3] == [0, 16, 32]
+    assert now["has_model"] and not now["control"] and now["refused"] is None
+    assert any(finding.place == "few validation examples" for finding in now["findings"])
+    assert Training(finished.path).now(after=54)["curve"]["step"] == [55]
+
+
+def test_the_state_follows_the_folder(begun: Path) -> None:
+    training, log = Training(begun, may_write=True), begun / "metrics.jsonl"
+    assert training.now()["state"] == "stopped"
+    assert any(finding.place == "unfinished" for finding in training.now()["findings"])
+    whole = log.read_text("utf-8")
+    with lock_folder(begun):
+        assert is_locked(begun)
+        assert training.now()["state"] == "running" and training.now()["control"]
+        log.write_text(whole + line(56, paused=True), encoding="utf-8")
+        assert training.now()["state"] == "running", "that pause is over, as nothing asks for it any more"
+        ControlFile(begun / "control.json").write(PAUSE)
+        assert training.now()["state"] == "paused"
+        assert all(finding.place != "unfinished" for finding in training.now()["findings"])
+        log.write_text("", encoding="utf-8")
+        assert training.now()["state"] == "waiting"
+    assert not is_locked(begun)
+    shutil.rmtree(begun)
+    assert training.now()["state"] == "gone"
+    assert Training(begun).now()["state"] == "gone"
+
+
+def test_damaged_lines_are_a_finding(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the screen as from the doctor, also where no other line is left."""
+    log = begun / "metrics.jsonl"
+    lines = log.read_text("utf-8").splitlines(keepends=True)
+    log.write_text(
+        "".join([*lines[:7], lines[7][:30] + "\n", *lines[8:20], "garbage\n", *lines[20:]]), encoding="utf-8"
+    )
+    words = "lines 8, 21 of metrics.jsonl cannot be read, and are left out"
+    now = Training(begun).now()
+    assert now["curve"]["step"] == [*range(1, 8), *range(9, 56)]
+    assert [finding.matter for finding in now["findings"] if finding.place == "log"] == [words]
+    assert main(["doctor", str(begun)]) == 0
+    assert words in capsys.readouterr().out
+    log.write_text("garbage\n", encoding="utf-8")
+    [found] = [finding for finding in Training(begun).now()["findings"] if finding.place == "log"]
+    assert found.matter == "line 1 of metrics.jsonl cannot be read, and is left out"
+
+
+def test_what_is_asked_is_written(begun: Path) -> None:
+    training, file = Training(begun, may_write=True), ControlFile(begun / "control.json")
+    with pytest.raises(UsageError, match="it is stopped"):
+        training.request("pause")
+    newest = training.log.rows[-1].step
+    with lock_folder(begun):
+        cases: tuple[tuple[Action, Control], ...] = (
+            ("pause", PAUSE),
+            ("step", Control(until=newest + 1)),
+            ("pause", Control(until=newest + 1)),
+            ("step", Control(until=newest + 2)),
+            ("go_on", GO_ON),
+            ("step", PAUSE),
+            ("stop", Control(stop=True)),
+        )
+        for action, expected in cases:
+            training.request(action)
+            assert file.read() == expected, action
+        reader = Training(begun)
+        now = reader.now()
+        assert not now["control"] and "only reads" in str(now["refused"])
+        with pytest.raises(UsageError, match="only reads"):
+            reader.request("stop")
+
+
+def test_who_asks_whether_it_is_locked_never_refuses_a_training(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that is held for an instant is waited for."""
+    monkeypatch.setattr("glassformer.runs.folder.WAIT_SECONDS", 60)
+    held, taken = FileLock(begun / LOCK), threading.Event()
+
+    def look() -> None:
+        with held:
+            taken.set()
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    taken.wait()
+    with lock_folder(begun):
+        assert is_locked(begun)
+    thread.join()
+
+
+def test_a_diagnosis_is_not_made_at_each_look(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(module, "diagnose", lambda facts: (calls.append(facts.steps), Checkup())[1])
+    training = Training(begun)
+    with lock_folder(begun):
+        for step in range(56, 60):
+            with open(begun / "metrics.jsonl", "a", encoding="utf-8") as log:
+                log.write(line(step))
+            training.now()
+    assert calls == [56]
+    training.now()
+    assert calls == [56, 59], "and once more at the end"
 
 
 @contextmanager
@@ -58,7 +260,7 @@ def test_before_there_are_weights_the_log_is_shown(begun: Path) -> None:
     with served(begun) as client:
         refused = client.request("GET", "/api/run")
         assert refused.status == 400 and "has no weights yet" in refused.json()["error"]["message"]
-        assert client.request("GET", "/api/training?after=30").json()["curve"]["step"] == list(range(31, 41))
+        assert client.request("GET", "/api/training?after=45").json()["curve"]["step"] == list(range(46, 56))
         shutil.move(begun / "aside", begun / "snapshots")
         facts = client.request("GET", "/api/run").json()
         assert facts["model"]["task"] == "classify"
@@ -69,7 +271,7 @@ def test_before_there_are_weights_the_log_is_shown(begun: Path) -> None:
 def test_an_empty_folder_is_waited_for(tmp_path: Path) -> None:
     with served(tmp_path) as client:
         assert client.request("GET", "/api/training").json()["state"] == "waiting"
-    with pytest.raises(NoWeights):
+    with pytest.raises(UsageError, match="has no weights yet"):
         Followed(tmp_path, CPU).subject()
 
 
@@ -186,7 +388,7 @@ def test_a_replay_holds_curves_and_answers(finished: Run) -> None:
     html, lacks = replay_html(finished, Training(finished.path))
     data = Page(html).data()
     saved = data["training"]
-    assert data["view"] == "#/training" and saved["now"]["curve"]["step"] == list(range(1, 41))
+    assert data["view"] == "#/training" and saved["now"]["curve"]["step"] == list(range(1, 56))
     names = [each["name"] for each in saved["now"]["snapshots"]] + ["model"]
     assert [(a["checkpoint"], a["text"]) for a in saved["answers"]] == [(n, t) for n in names for t in saved["texts"]]
     assert not any("Training" in sentence for sentence in lacks)

@@ -132,26 +132,19 @@ def test_learning_lowers_the_loss_and_leaves_the_run_as_it_is(task: str, members
     [
         ("classify", "a b", "neither", {}, "'neither' is not a class of this model"),
         ("classify", "a b", " ", {}, "the answer to learn is empty"),
-        ("classify", LONG["classify"], "good", {}, "learning takes up to 128 tokens, and this text has"),
         ("classify", LONG["classify"], "good", {}, "and this text has 512"),
-        ("classify", LONG["classify"][:300], "good", {}, "and this text has 300"),
-        ("translate", LONG["translate"], "abc", {}, "and this text has 512"),
         ("lm", LONG["lm"], "abc", {}, "and this text has 376"),
         ("lm", "ab", "a" * 600, {}, "prompt and answer have 602 tokens, and 512 are read at once"),
-        ("pretrain", LONG["pretrain"], "g", {}, "and this text has 512"),
         ("classify", "a b", "good", {"lr": -1.0}, "lr"),
         ("classify", "a b", "good", {"optimizer": "lion"}, "optimizer"),
         ("classify", "a b", "good", {"steps": 101}, "learn_steps must be a whole number in [0, 100]; got 101"),
-        ("classify", "a b", "good", {"steps": True}, "learn_steps must be a whole number in [0, 100]; got True"),
         ("translate", "ab", "Ω", {}, "tokens that are not in the vocabulary"),
         ("translate", "ab", "ab" * 80, {}, "tokens; at most 127 can be learned at once"),
         ("lm", "ab", "a" * 200, {}, "learning takes up to 128 tokens, and this text has 201"),
         ("pretrain", "a b c", "g", {}, "holds no [MASK]"),
         ("regress", "a b", "good", {}, "the answer to learn is a number, and 'good' is not a number"),
         ("regress", "a b", "1,5", {}, "write it with a decimal point and without a comma"),
-        ("regress", "a b", "nan", {}, "'nan' is not a number"),
         ("regress", "a b", "1e300", {}, "more than 1e+06 standard deviations from the mean"),
-        ("regress", LONG["regress"], "1", {}, "learning takes up to 128 tokens"),
         ("pretrain", "a [MASK] b", "gg", {}, "the answer has 2 tokens, and the text 1 [MASK]"),
     ],
 )
@@ -292,20 +285,19 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, capsys: pytest
     assert printed["gradients"]["embedding.weight"] > 0
     assert glassformer.load(tmp_path / "kept").predict("a good film")["label"] in ("neg", "pos")
     page = tmp_path / "page.html"
-    assert main(["learn", run, "a good film", "neg", "--steps", "2", "-o", str(page)]) == 0
+    assert main(["learn", run, "a zzyzx film", "neg", "--steps", "2", "--json", "-o", str(page)]) == 0
     assert '"learn_steps":2' in page.read_text(encoding="utf-8").replace(": ", ":")
-    capsys.readouterr()
-    both = ["--steps", "1", "--json", "-o", str(tmp_path / "both.html")]
-    assert main(["learn", run, "a zzyzx film", "neg", *both]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed["gradients"] and (tmp_path / "both.html").exists()
-    assert any("unknown to the model" in sentence for sentence in printed["warnings"])
-    assert main(["learn", run, "a zzyzx film", "neg", "--steps", "1"]) == 0
-    assert "unknown to the model" in capsys.readouterr().out
-    assert main(["learn", run, "a good film", "neg", "--steps", "2"]) == 0
+    assert any("unknown to the model" in sentence for sentence in json.loads(capsys.readouterr().out)["warnings"])
+    assert main(["learn", run, "a zzyzx film", "neg", "--steps", "2"]) == 0
     printed = capsys.readouterr().out
     assert ("with label smoothing of" in printed) == (smoothing > 0)
-    for words in ("models together", "the schedule of the learning rate", "clipped", "loss_after"):
+    for words in (
+        "unknown to the model",
+        "models together",
+        "the schedule of the learning rate",
+        "clipped",
+        "loss_after",
+    ):
         assert words in printed
     text = ["learn", str(runs.translate), "number 3", "Nummer 7", "--steps", "1"]
     assert main(text) == 0

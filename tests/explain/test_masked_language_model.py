@@ -11,7 +11,7 @@ from tests.helpers.for_each import for_each
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
-from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.explanation import explain
 from glassformer.explain.page.manifest import manifest
 from glassformer.run import Run
 
@@ -105,8 +105,3 @@ def test_odd_texts_are_explained_and_filled_in(text: str) -> None:
         assert special == (span is None)
         assert span is None or "[MASK]" not in text[slice(*span)], piece
     assert manifest(e)["generation"]["masked"] == [i for i, piece in enumerate(stream.pieces) if piece == "[MASK]"]
-
-
-def test_a_masked_model_has_no_target() -> None:
-    with pytest.raises(UsageError, match="target does not apply"):
-        explain(run_of("pre-norm"), TraceRequest(TEXT, target="a"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.explain.test_report import Page
 from tests.helpers.matrix import matrix_run, request_of, stack_of
 
 from glassformer.cli.explain import effect, facts
@@ -134,15 +134,11 @@ def test_nothing_changes_before_the_first_edit(task: str, case: str) -> None:
     assert all(check.ok and check.value == 0 for check in e.checks)
 
 
-def page_data(page: str) -> Any:
-    return json.loads(re.findall(r'id="glassformer-data">(.*?)</script>', page, re.DOTALL)[0])
-
-
 @pytest.mark.parametrize(("task", "case"), HALF_SLOW)
 def test_a_saved_page_holds_what_the_served_page_answers(task: str, case: str) -> None:
     e = explained(task, case)
     page, dropped = saved_page_html(e, parameters=True)
-    data, service = page_data(page), Service(e.run)
+    data, service = Page(page).data(), Service(e.run)
     assert dropped == [] and data["run"] == json.loads(
         json.dumps({k: v for k, v in service.run().items() if k != "start"})
     )

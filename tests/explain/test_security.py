@@ -98,9 +98,22 @@ def client(start: Start) -> Client:
     return start()[0]
 
 
-def head_of(client: Client) -> str:
-    """How a question to trace begins that is written by hand."""
-    return f"POST /api/trace HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n{security.TOKEN}: {client.token}\r\n"
+def head_of(client: Client, *lines: str, question: str = "POST /api/trace") -> bytes:
+    """How a question begins that is written by hand."""
+    host = f"Host: 127.0.0.1:{client.port}"
+    return "\r\n".join([f"{question} HTTP/1.1", host, f"{security.TOKEN}: {client.token}", *lines, "", ""]).encode()
+
+
+def status_of(client: Client, *pieces: bytes) -> int:
+    """Return the status that is answered to what is sent piece by piece."""
+    with socket.create_connection(("127.0.0.1", client.port)) as raw:
+        raw.settimeout(10)
+        for piece in pieces:
+            raw.sendall(piece)
+        return int(raw.recv(100).split()[1])
+
+
+JSON = "Content-Type: application/json"
 
 
 HOSTS = [
@@ -145,10 +158,8 @@ def test_host_and_origin_must_be_ours(client: Client, host: str, own_host: bool)
 
 
 def test_two_hosts_are_none(client: Client) -> None:
-    with socket.create_connection(("127.0.0.1", client.port)) as raw:
-        host = f"Host: 127.0.0.1:{client.port}\r\n"
-        raw.sendall(f"GET /api/run HTTP/1.1\r\n{host}{host}{security.TOKEN}: {client.token}\r\n\r\n".encode())
-        assert raw.recv(100).split()[1] in (b"400", b"403")
+    twice = f"Host: 127.0.0.1:{client.port}"
+    assert status_of(client, head_of(client, twice, question="GET /api/run")) in (400, 403)
 
 
 @pytest.mark.parametrize("token", ["", "secret", "{}x", "x{}", "ÿ"])
@@ -184,24 +195,7 @@ def test_questions_are_json(client: Client, kind: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"3",
-        b"null",
-        b'"a"',
-        b"\xff",
-        b'{"a": NaN}',
-        b'{"a": "\\ud800"}',
-        b'{"\\udfff": 1}',
-        b"[" * 100_000,
-        b'{"a": ' * 50_000,
-        b'{"a": ' + b"9" * 5_000 + b"}",
-        b'{"a": 1} x',
-    ],
-    ids=lambda b: repr(b[:12]),
+    "body", [b"", b"{", b'"a"', b"\xff", b'{"a": NaN}', b"[" * 100_000, b'{"a": 1} x'], ids=lambda b: repr(b[:12])
 )
 def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
     answer = client.request("POST", "/api/trace", body)
@@ -215,12 +209,8 @@ def test_bodies_have_a_size(client: Client) -> None:
     assert len(fits) == most
     assert client.request("POST", "/api/trace", fits).status == 200
     for length in (str(most + 1), "9" * 30, "-1", "1e3", "²"):
-        head = head_of(client)
-        head += f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-        with socket.create_connection(("127.0.0.1", client.port)) as raw:
-            raw.settimeout(10)
-            raw.sendall(head.encode() + b"{}")  # in one piece: what is no HTTP is not read any further
-            assert raw.recv(100).split()[1] in (b"400", b"413"), length
+        whole = head_of(client, JSON, f"Content-Length: {length}") + b"{}"  # what is no HTTP is not read any further
+        assert status_of(client, whole) in (400, 413), length
 
 
 @pytest.mark.parametrize(
@@ -239,24 +229,14 @@ def test_who_sends_too_much_is_told_so(client: Client, headers: dict[str, str], 
 
 def test_a_body_in_pieces_has_the_same_size(client: Client) -> None:
     """Chunked: no length is promised, so what arrives is counted."""
-    with socket.create_connection(("127.0.0.1", client.port)) as raw:
-        raw.settimeout(10)
-        head = head_of(client)
-        raw.sendall(head.encode() + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
-        piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-        for _ in range(security.MAX_BODY_BYTES // 0x10000 + 2):
-            raw.sendall(piece)
-        assert raw.recv(100).split()[1] == b"413"
+    pieces = [b"10000\r\n" + b" " * 0x10000 + b"\r\n"] * (security.MAX_BODY_BYTES // 0x10000 + 2)
+    assert status_of(client, head_of(client, JSON, "Transfer-Encoding: chunked"), *pieces) == 413
     assert client.request("GET", "/api/run").status == 200
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(security, "BODY_SECONDS", 0.2)
-    with socket.create_connection(("127.0.0.1", client.port)) as raw:
-        raw.settimeout(10)
-        head = head_of(client)
-        raw.sendall(head.encode() + b'Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"text"')
-        assert raw.recv(100).split()[1] == b"408"
+    assert status_of(client, head_of(client, JSON, "Content-Length: 100"), b'{"text"') == 408
 
 
 def test_every_answer_carries_the_policy(client: Client) -> None:
@@ -369,14 +349,13 @@ def test_what_takes_too_long_is_given_up(start: Start) -> None:
 
 def test_whoever_leaves_is_not_worked_for(start: Start) -> None:
     client, service = start()
-    body = b"{}"
-    head = (f"{head_of(client)}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode()
+    whole = head_of(client, JSON, "Content-Length: 2") + b"{}"
     with ThreadPoolExecutor(1) as pool:
         busy = pool.submit(client.post, "/api/trace", {"wait": True})
         until(lambda: service.running == 1)
         for i in range(5):
             with socket.create_connection(("127.0.0.1", client.port)) as raw:
-                raw.sendall(head + body)
+                raw.sendall(whole)
                 until(lambda n=i + 2: len(service.work) == n)
         until(lambda: all(future.cancelled() for future in service.work[1:]))
         service.gate.set()

@@ -108,33 +108,20 @@ def test_what_is_not_there_is_said(clients: Clients, path: str, status: int) -> 
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "status"),
     [
-        {},
-        {"text": 3},
-        {"text": None},
-        {"text": ["a"]},
-        {"text": "a", "pad": -1},
-        {"text": "a", "pad": 10**9},
-        {"text": "a", "checkpoint": "../../x"},
-        {"text": "a", "checkpoint": "/etc/passwd"},
-        {"text": "a", "prefix": ["x"]},
-        {"text": "a", "prefix": [10**9]},
-        {"text": "a", "decode": {"beam_size": 10**6}},
-        {"text": "a", "unknown": 1},
-        {"text": "a", "decode": {"temperature": -1}},
-        {"text": "a", "window_start": -5},
-        {"text": "a " * 200_000},
+        ({"text": 3}, 400),
+        ({"text": "a", "checkpoint": "../../x"}, 400),
+        ({"text": "a", "decode": {"beam_size": 10**6}}, 400),
+        ({"text": "a " * 200_000}, 413),
     ],
     ids=lambda b: str(b)[:40],
 )
-@everyone
-def test_hostile_questions_are_answered_with_a_sentence(clients: Clients, name: str, body: dict) -> None:
-    _, client = clients[name]
+def test_hostile_questions_are_answered_with_a_sentence(clients: Clients, body: dict, status: int) -> None:
     for path in ("/api/trace", "/api/decode"):
-        answer = client.post(path, body)
-        assert answer.status in (400, 409, 413), answer.body[:300]
-        assert answer.json()["error"]["kind"] in ("UsageError", "CheckpointError", "RequestError")
+        answer = clients["lm"][1].post(path, body)
+        assert answer.status == status, answer.body[:300]
+        assert answer.json()["error"]["kind"] in ("UsageError", "RequestError")
 
 
 @everyone
@@ -242,54 +229,11 @@ def test_four_traces_are_kept_the_least_used_goes() -> None:
         assert gone.status == 404 and "trace the text again" in gone.json()["error"]["hint"]
 
 
-def test_many_questions_at_once_are_all_answered_alike(clients: Clients) -> None:
-    _, client = clients["lm"]
-    question = {"text": "abc", "decode": {"max_new_tokens": 4}}
-    with ThreadPoolExecutor(12) as pool:
-        manifests = [a.json() for a in pool.map(lambda _: client.post("/api/trace", question), range(12))]
-    for manifest in manifests:
-        assert manifest["streams"] == manifests[0]["streams"]
-        assert manifest["predictions"] == manifests[0]["predictions"]
-
-
-def test_tensors_are_looked_at_while_words_are_weighed(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, client = clients["classify"]
-    trace = client.post("/api/trace", {"text": "a good b"}).json()["id"]
-    begun, gate = threading.Event(), threading.Event()
-
-    def slow(*question: object) -> None:
-        begun.set()
-        gate.wait(20)
-        raise UsageError("enough")
-
-    monkeypatch.setattr("glassformer.explain.page.service.attribute", slow)
-    with ThreadPoolExecutor(1) as pool:
-        weighing = pool.submit(client.post, "/api/attribute", {"trace": trace, "method": "erase"})
-        assert begun.wait(20)
-        assert client.request("GET", f"/api/trace/{trace}/t/logits").status == 200
-        assert not weighing.done()
-        gate.set()
-        assert weighing.result().status == 400
-
-
-def test_a_long_text_is_looked_at_a_layer_at_a_time() -> None:
-    """Tensors of a text that is not kept whole are captured again, and are the same."""
-    run = tiny_run("translate", max_len=300)
-    request = {"text": "abcdefg" * 25, "target": "abc"}
-    reference = explain(run, TraceRequest.from_dict(request))
-    assert reference.records.layered
-    with PageServer(run, port=0) as server, ThreadPoolExecutor(4) as pool:
-        client = Client(server.port, server.token)
-        manifest = client.post("/api/trace", request).json()
-        names = [n["id"] for n in manifest["nodes"] if n["op"] == "softmax"]
-        answers = list(pool.map(lambda n: client.request("GET", f"/api/trace/{manifest['id']}/t/{n}"), names))
-    assert len(names) == 3
-    for name, answer in zip(names, answers, strict=True):
-        np.testing.assert_array_equal(values(answer), reference.tensor(name))
-
-
 def test_a_layer_that_must_be_computed_keeps_nobody_from_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While words are weighed, a layer of a long text waits for the model; what is held is there at once."""
+    """While words are weighed, a layer of a long text waits for the model; what is held is there at once.
+
+    Tensors of a text that is not kept whole are captured again, and are the same.
+    """
     gate, begun = threading.Event(), threading.Event()
 
     def slowly(explanation: object, request: object) -> None:
@@ -298,9 +242,12 @@ def test_a_layer_that_must_be_computed_keeps_nobody_from_looking(monkeypatch: py
         raise UsageError("late")
 
     monkeypatch.setattr("glassformer.explain.page.service.attribute", slowly)
-    with PageServer(tiny_run("translate", max_len=300), port=0) as server, ThreadPoolExecutor(3) as pool:
+    run, request = tiny_run("translate", max_len=300), {"text": "abcdefg" * 25, "target": "abc"}
+    reference = explain(run, TraceRequest.from_dict(request))
+    assert reference.records.layered
+    with PageServer(run, port=0) as server, ThreadPoolExecutor(3) as pool:
         client = Client(server.port, server.token)
-        long = client.post("/api/trace", {"text": "abcdefg" * 25, "target": "abc"}).json()["id"]
+        long = client.post("/api/trace", request).json()["id"]
         short = client.post("/api/trace", {"text": "abc"}).json()["id"]
         weighing = pool.submit(client.post, "/api/attribute", {"trace": short})
         assert begun.wait(10)
@@ -311,7 +258,13 @@ def test_a_layer_that_must_be_computed_keeps_nobody_from_looking(monkeypatch: py
             assert not layer.done()
         finally:
             gate.set()
-        assert weighing.result().status == 400 and layer.result().status == 200
+        assert weighing.result().status == 400
+        np.testing.assert_array_equal(values(layer.result()), reference.tensor("encoder.0.self.weights"))
+        names = [id for id, step in reference.records.steps.items() if step.op == "softmax"]
+        answers = list(pool.map(lambda name: client.request("GET", f"/api/trace/{long}/t/{name}"), names))
+    assert len(names) == 3
+    for name, answer in zip(names, answers, strict=True):
+        np.testing.assert_array_equal(values(answer), reference.tensor(name))
 
 
 def test_the_page_is_served_to_whoever_has_its_address(clients: Clients) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
-
 import pytest
 import step_frame
 from step_frame import learn_frame_html, step_address, step_frame_html
+from tests.explain.test_report import Page
 from tests.helpers.inference import untrained
 
 from glassformer.errors import UsageError
@@ -20,15 +18,9 @@ def explanation() -> Explanation:
     return explain(untrained("classify"), "a b good c, d")
 
 
-def data_of(html: str) -> dict:
-    found = re.search(r'<script type="application/json" id="glassformer-data">(.*?)</script>', html)
-    assert found is not None
-    return json.loads(found[1])
-
-
 def test_it_holds_the_steps_their_inputs_and_their_parameters(explanation: Explanation) -> None:
     html = step_frame_html(explanation, ["encoder.0.self.weights", "encoder.0.self.q_proj"], "../assets")
-    data = data_of(html)
+    data = Page(html).data()
     [trace] = data["traces"]
     assert [node["id"] for node in trace["nodes"]] == ["encoder.0.self.q_proj", "encoder.0.self.weights"]
     inputs = {id for node in trace["nodes"] for id in node["inputs"]}
@@ -43,7 +35,7 @@ def test_it_holds_the_steps_their_inputs_and_their_parameters(explanation: Expla
 
 def test_what_was_learned_holds_the_loss_before_and_after_and_one_update() -> None:
     after = explain(untrained("classify"), TraceRequest("a b good c, d", answer="good", learn_steps=2))
-    data = data_of(learn_frame_html(after, ["head.weight"], "."))
+    data = Page(learn_frame_html(after, ["head.weight"], ".")).data()
     before, learned = data["traces"]
     assert not before["learning"]["learned"] and len(learned["learning"]["learned"]["steps"]) == 2
     losses = {"loss", "loss.each", "loss.probabilities", "loss.targets"}

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable
-from dataclasses import is_dataclass
-from functools import cached_property
 
-from tests.project.test_imports import PACKAGE, circles, imports_of, module_name
-
-from glassformer.explain.explanation import Explanation
+from tests.project.test_imports import PACKAGE, imports_of, module_name
 
 SOURCES = sorted((PACKAGE / "explain").rglob("*.py"))
 KNOWN = {module_name(path) for path in SOURCES}
@@ -48,10 +43,6 @@ def test_modules_are_listed_in_order() -> None:
     assert {part_of(name) for name in KNOWN} - {""} == set().union(*ORDER)
 
 
-def test_modules_have_no_import_cycles() -> None:
-    assert circles(graph()) == set()
-
-
 def test_modules_import_only_earlier_groups() -> None:
     backwards = {
         (part_of(name), part_of(other)): f"{name} imports {other}"
@@ -60,22 +51,6 @@ def test_modules_import_only_earlier_groups() -> None:
         if part_of(name) and part_of(other) and rank(part_of(other)) > rank(part_of(name))
     }
     assert not backwards
-
-
-def test_explain_has_one_protocol() -> None:
-    """The only `typing.Protocol` is that of a run, which is defined in a higher layer."""
-    protocols = [
-        f"{path.relative_to(PACKAGE)}: {line.strip()}"
-        for path in SOURCES
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if line.startswith("class ") and re.search(r"\WProtocol\W", line)
-    ]
-    assert protocols == ["explain/subject.py: class Subject(Protocol):"]
-
-
-def test_an_explanation_is_frozen_data() -> None:
-    assert is_dataclass(Explanation) and Explanation.__dataclass_params__.frozen
-    assert not [name for name, value in vars(Explanation).items() if isinstance(value, cached_property)]
 
 
 def files_with(condition: Callable[[ast.AST], bool]) -> set[str]:

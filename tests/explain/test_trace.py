@@ -12,7 +12,6 @@ from tests.helpers.for_each import for_each
 from tests.helpers.recompute import recompute
 from torch import Tensor, nn
 
-import glassformer
 import glassformer.nn.attention as attention_module
 from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
@@ -307,20 +306,20 @@ def test_parts_alone_can_be_traced() -> None:
 
 
 class ByHand(nn.Module):
-    """A model of the user's own, made of our parts."""
+    """A model of the user's own, made of our parts, whose arguments are given by keyword."""
 
     def __init__(self) -> None:
         super().__init__()
         self.words = TokenEmbedding(20, 8, None, 0.1)
         self.blocks = nn.ModuleList(MultiHeadAttention(8, 2) for _ in range(2))
-        self.last_norm = LayerNorm(8)
-        self.speak = nn.Linear(8, 20)
+        self.residual, self.ff = Residual(LayerNorm(8), 0.0, True), FeedForward(8, 16)
+        self.last_norm, self.speak = LayerNorm(8), nn.Linear(8, 20)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = self.words(x, torch.arange(x.shape[1])[None])
+        h = self.words(ids=x, positions=torch.arange(x.shape[1])[None])
         for block in self.blocks:
-            h = block(h, mask=Mask.of(causal=(x.shape[1], x.shape[1])))
-        return self.speak(self.last_norm(h))
+            h = block(mask=Mask.of(causal=(x.shape[1], x.shape[1])), x=h)
+        return self.speak(input=self.last_norm(x=self.residual(sublayer=lambda y: self.ff(x=y), x=h)))
 
 
 def test_a_model_made_by_hand_goes_by_its_own_names_or_those_given() -> None:
@@ -328,7 +327,8 @@ def test_a_model_made_by_hand_goes_by_its_own_names_or_those_given() -> None:
     t, output = traced(model, ids(4))
     assert_true(t, model)
     assert t["blocks.1.q_proj"].inputs == ("blocks.0.out",)
-    assert t["last_norm"].inputs == ("blocks.1.out",) and t["speak"].inputs == ("last_norm",)
+    assert t["residual.residual"].inputs == ("blocks.1.out", "ff.out") and t["ff.w_in"].inputs == ("residual.norm",)
+    assert t["last_norm"].inputs == ("residual.residual",) and t["speak"].inputs == ("last_norm",)
     assert torch.equal(t["speak"].value, output[0])
     with trace(model, names={"blocks.1": "top", "blocks": "decoder", "words": "embedding"}) as named:
         model(ids(4))
@@ -340,35 +340,6 @@ def test_a_model_made_by_hand_goes_by_its_own_names_or_those_given() -> None:
         trace(model, names={"blocks.0": "same", "blocks.1": "same"}),
     ):
         model(ids(4))
-
-
-class ByKeyword(nn.Module):
-    """One that names every argument."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = TokenEmbedding(20, 8, None, 0.0)
-        self.attention, self.ff = MultiHeadAttention(8, 2), FeedForward(8, 16)
-        self.residual, self.norm, self.head = Residual(LayerNorm(8), 0.0, True), LayerNorm(8), nn.Linear(8, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.embedding(ids=x, positions=torch.arange(x.shape[1])[None])
-        h = self.residual(sublayer=lambda y: self.attention(mask=Mask.of(causal=(x.shape[1], x.shape[1])), x=y), x=h)
-        return self.head(input=self.norm(x=self.ff(x=h)))
-
-
-def test_parts_may_be_called_by_keyword() -> None:
-    model = randomise(ByKeyword())
-    t, output = traced(model, ids(4))
-    assert_true(t, model)
-    assert t["attention.q_proj"].inputs == ("residual.norm",)
-    assert t["residual.residual"].inputs == ("embedding.scaled", "attention.out")
-    assert t["ff.w_in"].inputs == ("residual.residual",) and t["norm"].inputs == ("ff.out",)
-    assert t["head"].inputs == ("norm",) and torch.equal(t["head"].value, output[0])
-
-
-def test_it_is_public() -> None:
-    assert glassformer.trace is trace
 
 
 def test_a_shared_table_is_called_by_the_stream_it_reads() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from tests.helpers.for_each import for_each
+from torch import nn
 
 import glassformer
 from glassformer.config import ModelConfig
@@ -62,27 +63,25 @@ EXPECTED = {
 }
 
 
-def test_a_classifiers_steps_point_at_the_lines_one_would_look_for() -> None:
-    with trace(TextClassifier(SMALL, 20, 2, 10)) as t:
-        t.model(torch.randint(20, (1, 4)), torch.ones(1, 4, dtype=torch.bool))
-    for id, piece in EXPECTED.items():
-        source = t[id].source
-        assert source is not None and piece in source.marked, (id, source)
+OF_LANGUAGE_MODEL = {
+    "decoder.0.self.q": "return x * cos",
+    "decoder.0.self.mask": "tril(",
+    "decoder.0.ff.w_gate": "self.gate_proj(x)",
+    "decoder.0.ff.hidden": "F.silu(",
+    "decoder.0.ff.norm": "torch.rsqrt(",
+    "decoder.0.ff.residual": 'self.norm(step(self, "residual", x + self.dropout(',
+    "logits": "F.linear(x, weight)",
+}
+OTHER = replace(SMALL, activation="swiglu", norm="rms", positions="rotary", pre_norm=False)
 
 
-def test_a_language_models_too() -> None:
-    config = replace(SMALL, activation="swiglu", norm="rms", positions="rotary", pre_norm=False)
-    with trace(LanguageModel(config, 20, 10)) as t:
-        t.model(torch.randint(20, (1, 4)))
-    expected = {
-        "decoder.0.self.q": "return x * cos",
-        "decoder.0.self.mask": "tril(",
-        "decoder.0.ff.w_gate": "self.gate_proj(x)",
-        "decoder.0.ff.hidden": "F.silu(",
-        "decoder.0.ff.norm": "torch.rsqrt(",
-        "decoder.0.ff.residual": 'self.norm(step(self, "residual", x + self.dropout(',
-        "logits": "F.linear(x, weight)",
-    }
+@for_each(
+    "model, expected", [(TextClassifier(SMALL, 20, 2, 10), EXPECTED), (LanguageModel(OTHER, 20, 10), OF_LANGUAGE_MODEL)]
+)
+def test_steps_point_at_the_lines_one_would_look_for(model: nn.Module, expected: dict[str, str]) -> None:
+    mask = [torch.ones(1, 4, dtype=torch.bool)] if isinstance(model, TextClassifier) else []
+    with trace(model) as t:
+        model(torch.randint(20, (1, 4)), *mask)
     for id, piece in expected.items():
         source = t[id].source
         assert source is not None and piece in source.marked, (id, source)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.explain.test_matrix_values import page_data
+from tests.explain.test_report import Page
 from tests.helpers.matrix import TEXTS, matrix_run, with_temperature
 from tests.helpers.small import data_of
 
@@ -78,7 +78,7 @@ def test_a_saved_page_has_the_head_of_each_label() -> None:
     first = explain(run, TraceRequest(text))
     second = explain(run, TraceRequest(text, label="good"), trace_id="t2")
     assert shown(first) != shown(second)
-    tensors = page_data(saved_page_html(first, other=second, parameters=True, seconds=0)[0])["tensors"]
+    tensors = Page(saved_page_html(first, other=second, parameters=True, seconds=0)[0]).data()["tensors"]
     assert "embedding.weight" not in tensors["t2"], "what both share is stored once"
     for e in (first, second):
         [stored] = [tensors[e.id][name] for name in ("head.weight",)]

@@ -11,16 +11,6 @@ from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.service import Worker
 
 
-def test_work_is_done_in_order_by_one_thread() -> None:
-    worker, done = Worker(), []
-    futures = [worker.submit(lambda i=i: done.append((i, threading.current_thread().name))) for i in range(20)]
-    for future in futures:
-        future.result(5)
-    assert [i for i, _ in done] == list(range(20))
-    assert {name for _, name in done} == {"glassformer-worker"}
-    worker.close()
-
-
 def test_a_full_queue_refuses_and_a_failure_is_an_answer() -> None:
     worker, gate = Worker(n_waiting=2), threading.Event()
     first = worker.submit(gate.wait)

@@ -409,7 +409,7 @@ class Watch(Served):
             raise UsageError(message, f"look inside: {glassformer_command('explain', path)}")
         check_suffix(self.out, PAGES)
         from glassformer.explain.page.saved_page import replay_html
-        from glassformer.explain.watch.followed import Followed
+        from glassformer.explain.watch.training import Followed
         from glassformer.utils.device import choose_device
 
         device = "cpu" if self.device == "auto" and is_locked(path) else self.device

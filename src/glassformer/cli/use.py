@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from glassformer.cli.flags import Command, Device, Result, flags_of, run_folder, run_folders, use_of
 from glassformer.config import Config, DataConfig
 from glassformer.errors import DataError, UsageError
-from glassformer.interop.choose import Target
+from glassformer.interop.export_facts import Target
 from glassformer.runs.folder import RunFolder, is_exported
 from glassformer.runs.records import Evaluation, JsonObject
 from glassformer.text.answers import PREDICTED_TOGETHER, answer_columns, answer_lines
@@ -268,7 +268,7 @@ class Import(Command):
     def run(self) -> Iterator[Result]:
         if self.out is None:
             raise UsageError("import needs --out, the folder of the run to write", f"as in: {self.example}")
-        from glassformer.interop.read import import_folder
+        from glassformer.interop.transfer import import_folder
 
         result = import_folder(self.words[0], self.out, self.max_len)
         source = result.model.source

@@ -122,10 +122,6 @@ class Explanation:
         answer = self.together.warning(self.answer) if self.together else alone
         return f"<Explanation of {shortened(self.request.text, 60)!r}: {answer}; {len(self.records)} tensors>"
 
-    def __dir__(self) -> list[str]:
-        """Return what is public, for the help of a shell."""
-        return sorted(name for name in {*self.__dataclass_fields__, *vars(type(self))} if not name.startswith("_"))
-
     @property
     def run(self) -> Subject:
         """Return the run that was asked."""
@@ -430,7 +426,7 @@ def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
     """Return the log of a given target, or of the answer that a prompt should have, with the model's score of it."""
     with exact_no_grad(subject.model):
         log_probs = exact_forward(subject.model, **encoded.model_inputs)[0].double().log_softmax(dim=-1)
-    start = encoded.log_start
+    start = encoded.generation.first
     ids = [token for token in encoded.following[start:] if token is not None]
     log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids, start))
     penalty = encoded.decode.settings.length_penalty

@@ -344,9 +344,6 @@ def save_figure(
     method: Method = "erase",
 ) -> None:
     """Write the figure of one of `FIGURES`; layers and heads are counted from 0."""
-    if path.suffix.lower()[1:] not in METADATA:
-        message = f"a figure is written as {', '.join(METADATA)}; {path.name} is none of them"
-        raise UsageError(message, f"for example: {path.with_suffix('.pdf').name}")
     if kind not in FIGURES:
         raise UsageError(f"there is no figure called {kind!r}", f"one of: {', '.join(FIGURES)}")
     arguments = {"attention": (layer, head), "attribution": (method,)}.get(kind, ())

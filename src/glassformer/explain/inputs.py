@@ -7,7 +7,7 @@ All else follows from the data, such as the streams or whether a prediction has 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, cast
 
 import torch
@@ -84,7 +84,6 @@ class EncodedText:
         answer: the generated text; empty for a classifier.
         warnings: notes on the input for the user.
         generation: where generated tokens begin.
-        log_start: the position before the first token of the log's hypotheses.
     """
 
     model_inputs: dict[str, Any]
@@ -95,7 +94,6 @@ class EncodedText:
     answer: str = ""
     warnings: list[str]
     generation: GenerationInfo
-    log_start: int = 0
 
 
 def following_tokens(ids: Sequence[int], finished: bool, eos: int, n: int) -> list[int | None]:
@@ -118,21 +116,14 @@ def framed_spans(t: Tokenizer, spans: Sequence[Span | None]) -> list[Span | None
 
 
 def input_warnings(
-    ids: Sequence[int],
-    kept: Sequence[int],
-    t: Tokenizer,
-    name: str,
-    keep: str,
-    *,
-    reads: int = 0,
-    warn_if_empty: bool = True,
+    ids: Sequence[int], kept: Sequence[int], t: Tokenizer, name: str, keep: str, *, reads: int = 0
 ) -> list[str]:
     """Return a sentence each for an empty text, truncation and unknown tokens.
 
     The model reads the tokens with the indices `kept`, the part `keep` of `PARTS`; in prediction it `reads` so many.
     """
     warnings: list[str] = []
-    if not ids and warn_if_empty:
+    if not ids:
         warnings.append(f"{name} is empty")
     if len(kept) < len(ids):
         warnings.append(f"{name} was truncated from {len(ids)} to {len(kept)} tokens, keeping its {PARTS[keep]}")
@@ -158,11 +149,8 @@ def check_length(n_tokens: int, n_pad: int, max_len: int) -> None:
         )
 
 
-def encode_for_classifier(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
-    """Encode a text as in training, with its n-grams and bigrams; of a tagger its words, joined by single spaces.
-
-    `settings` are not used.
-    """
+def encode_for_classifier(subject: Subject, request: TraceRequest) -> EncodedText:
+    """Encode a text as in training, with its n-grams and bigrams; of a tagger its words, joined by single spaces."""
     t, text, read, keep = subject.task.tokenizer, subject.task.config.text, request.text, None
     spans: Sequence[Span | None]
     if subject.task.explain_as == "tagger":
@@ -222,16 +210,16 @@ def encode_kept(
     )
 
 
-def encode_for_text_embedder(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
-    """Encode a text as in prediction; nothing is predicted from its vector. `settings` are not used."""
-    encoded = encode_for_classifier(subject, request, settings)
-    return replace(encoded, positions=[], following=[])
+def encode_for_text_embedder(subject: Subject, request: TraceRequest) -> EncodedText:
+    """Encode a text as in prediction; nothing is predicted from its vector."""
+    return replace(encode_for_classifier(subject, request), positions=[], following=[])
 
 
-def encode_for_translator(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
+def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedText:
     """Encode the source with its end token, and the target after [BOS]: the best hypothesis or the given target."""
     t, model = subject.task.tokenizer, cast("Translator | Ensemble", subject.model)
-    reads, empty = subject.task.config.text.max_len, not request.text.strip()
+    settings, empty = decode_settings(subject, request), not request.text.strip()
+    reads = subject.task.config.text.max_len
     max_len = min(reads, MAX_LAYERED_TOKENS - 1)  # and [EOS], or [BOS]
     ids, spans = ([], []) if empty else (t.encode(request.text), t.offsets(request.text))
     room = t.room(max_len)
@@ -243,9 +231,7 @@ def encode_for_translator(subject: Subject, request: TraceRequest, settings: Dec
     src = make_stream(t, "source", source, source_spans, request.text, n_pad=request.pad)
     if request.target is not None:
         target, target_spans = t.of_targets.encode(request.target), t.of_targets.offsets(request.target)
-        warnings += input_warnings(
-            target, range(min(max_len, len(target))), t, "the target", "head", reads=reads, warn_if_empty=False
-        )
+        warnings += input_warnings(target, range(min(max_len, len(target))), t, "the target", "head", reads=reads)
         output, text = Hypothesis(target[:max_len], 0.0, 0.0, True), request.target
         output_spans: list[Span | None] = [*target_spans[:max_len]]
         decode = DecodeLog("given", settings)
@@ -283,11 +269,8 @@ def encode_for_translator(subject: Subject, request: TraceRequest, settings: Dec
     )
 
 
-def encode_for_masked_language_model(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
-    """Encode a text as in prediction: of one longer than the context, the part with the first [MASK].
-
-    `settings` are not used.
-    """
+def encode_for_masked_language_model(subject: Subject, request: TraceRequest) -> EncodedText:
+    """Encode a text as in prediction: of one longer than the context, the part with the first [MASK]."""
     t, longest = subject.task.tokenizer, subject.task.config.text.max_len
     reads, room = t.room(longest), t.room(min(longest, MAX_LAYERED_TOKENS))
     ids, surfaces = masked_text.encode_masked(t, request.text)
@@ -358,42 +341,48 @@ DEFAULT_NEW_TOKENS = 40
 """Default maximum of generated tokens, fewer than in prediction, for the page."""
 
 
-def encode_for_language_model(subject: Subject, request: TraceRequest, settings: DecodeConfig) -> EncodedText:
-    """Encode the prompt, truncated to the context, and sample tokens after it."""
+def encode_for_language_model(subject: Subject, request: TraceRequest) -> EncodedText:
+    """Encode the prompt, truncated to the context, and sample tokens after it, or take those of the target.
+
+    The last token of a target is only predicted.
+    """
     t, model = subject.task.tokenizer, cast("LanguageModel | Ensemble", subject.model)
     prompt_ids = t.framed(t.encode(request.text))
     prompt_spans = framed_spans(t, t.offsets(request.text))
     warnings = input_warnings(prompt_ids, range(len(prompt_ids)), t, "the prompt", "tail")
-    prompt: list[int] = [*(prompt_ids or [t.start_id]), *request.prefix]
+    settings, given = decode_settings(subject, request), t.encode(request.target or "")
+    prompt: list[int] = [*(prompt_ids or [t.start_id]), *request.prefix, *given]
     # The start of the sampler's window, for a prompt longer than the context.
     context = min(model.max_len, MAX_LAYERED_TOKENS)
     start = window_start(len(prompt), context)
     if start:
         warnings.append(f"the prompt was truncated from {len(prompt)} to {len(prompt) - start} tokens, keeping its end")
-    room = max(1, context - (len(prompt) - start))
-    of_context = f"the context of {context} tokens"
-    if context < model.max_len:
-        of_context = f"the {context} tokens of an explanation"
-        if start:
-            warnings.append(f"prediction reads up to {model.max_len} tokens: it may answer differently")
-    if "max_new_tokens" not in request.decode:
-        limit = MAX_FULL_TOKENS - len(prompt) if len(prompt) < MAX_FULL_TOKENS else DEFAULT_NEW_TOKENS
-        settings = replace(settings, max_new_tokens=min(settings.max_new_tokens, limit, room))
-    elif settings.max_new_tokens > room:
-        warnings.append(f"max_new_tokens was lowered to {room}, to fit into {of_context}")
-        settings = replace(settings, max_new_tokens=room)
+    if start and context < model.max_len:
+        warnings.append(f"prediction reads up to {model.max_len} tokens: it may answer differently")
     suppressed = subject.task.suppress_tokens
-    # The random number of a token depends on its position in the whole text, so prediction's decoder gets all of it.
-    read = prompt if context == model.max_len else prompt[start:]
-    decode, new = generate(model, t, read, settings, suppressed)
-    decode = replace(decode, prefix=list(request.prefix))
+    if given:
+        decode, new = DecodeLog("given", settings), Hypothesis([], 0.0, 0.0, False)
+    else:
+        room, limit = max(1, context - (len(prompt) - start)), MAX_FULL_TOKENS - len(prompt)
+        if "max_new_tokens" not in request.decode:
+            settings = replace(
+                settings, max_new_tokens=min(settings.max_new_tokens, limit if limit > 0 else DEFAULT_NEW_TOKENS, room)
+            )
+        elif settings.max_new_tokens > room:
+            of = f"the context of {context} tokens"
+            of = of if context == model.max_len else f"the {context} tokens of an explanation"
+            warnings.append(f"max_new_tokens was lowered to {room}, to fit into {of}")
+            settings = replace(settings, max_new_tokens=room)
+        # A random number depends on the position in the whole text, so prediction's decoder gets all of it.
+        read = prompt if context == model.max_len else prompt[start:]
+        decode, new = generate(model, t, read, settings, suppressed)
+        decode = replace(decode, prefix=list(request.prefix))
     all_ids = [*prompt, *new.ids]
     text, spans = _join(t, request.text, prompt_spans, all_ids, len(prompt_ids))
-    ids = all_ids[start : start + context]
+    ids = all_ids[start : -1 if given else start + context]
     check_length(len(ids), request.pad, context)
-    stream = make_stream(
-        t, "text", ids, spans[start : start + len(ids)], text, n_given=len(prompt) - start, n_pad=request.pad
-    )
+    spans, n_given = spans[start : start + len(ids)], min(len(ids), len(prompt) - start)
+    stream = make_stream(t, "text", ids, spans, text, n_given=n_given, n_pad=request.pad)
     # A causal model needs no mask for padding at the end.
     inputs = {"ids": torch.tensor([stream.ids], device=subject.device)}
     # All ensemble members have the same table size.
@@ -401,17 +390,17 @@ def encode_for_language_model(subject: Subject, request: TraceRequest, settings:
     if ngrams is not None:
         stream = add_hashed_ngrams(stream, ngrams)
     following = following_tokens(all_ids[start + 1 :], new.finished, t.eos_id, len(ids))
-    generation = GenerationInfo(stream.n_given - 1, stream.n_given - len(request.prefix), suppressed)
+    n_prompt = len(prompt) - start - len(given)
+    generation = GenerationInfo(n_prompt - 1, n_prompt - len(request.prefix), suppressed)
     return EncodedText(
         model_inputs=inputs,
         streams=[stream],
         positions=[*range(len(ids))],
         following=following,
         decode=decode,
-        answer=t.decode(new.ids),
+        answer=t.decode(given or new.ids),
         warnings=warnings,
         generation=generation,
-        log_start=generation.first,
     )
 
 
@@ -439,7 +428,7 @@ class ModelFamily(NamedTuple):
     """A family of models: its stacks, what encodes a text as in prediction, what else of a request it reads."""
 
     stacks: Stacks
-    encode: Callable[[Subject, TraceRequest, DecodeConfig], EncodedText]
+    encode: Callable[[Subject, TraceRequest], EncodedText]
     reads: tuple[str, ...] = ()
 
 
@@ -470,16 +459,13 @@ def encode(subject: Subject, request: TraceRequest) -> EncodedText:
             raise UsageError(f"prefix[{index}] must be an id from 0 to {t.vocab_size - 1}, got {token}")
         if token in t.special_ids - {t.unk_id, t.mask_id}:
             raise UsageError(f"prefix[{index}] must be an ordinary token, got {t.tokens([token])[0]}")
-    return family.encode(subject, request, decode_settings(subject, dict(request.decode)))
+    return family.encode(subject, request)
 
 
-def decode_settings(subject: Subject, changes: dict[str, Any]) -> DecodeConfig:
-    """Return the decode settings for an explanation, with some changes; a language model samples, and fewer tokens."""
-    unknown = sorted(changes.keys() - {f.name for f in fields(DecodeConfig)})
-    if unknown:
-        raise UsageError(f"decode has no field {unknown[0]!r}")
+def decode_settings(subject: Subject, request: TraceRequest) -> DecodeConfig:
+    """Return the decode settings for an explanation; a language model samples, and fewer tokens than in prediction."""
     config = subject.task.config
     if subject.task.explain_as == "language_model":
         n_new = min(DEFAULT_NEW_TOKENS, config.decode.max_new_tokens)
         config = replace(config, decode=replace(config.decode, sample=True, max_new_tokens=n_new))
-    return override(config, {"decode": changes}, "request").decode
+    return override(config, {"decode": dict(request.decode)}, "request").decode

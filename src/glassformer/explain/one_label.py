@@ -85,9 +85,9 @@ def looked_at(run: Subject, request: TraceRequest) -> tuple[View, Labels | None]
     task, names = run.task, run.task.label_names or []
     match task.explain_as, isinstance(view.whole, TokenClassifier):
         case "multilabel_classifier", _:
-            encoded, choose = encode_for_classifier(view, request, task.config.decode), _of_one_label
+            encoded, choose = encode_for_classifier(view, request), _of_one_label
         case _, True:
-            encoded, choose = encode_for_classifier(view, request, task.config.decode), _of_one_word
+            encoded, choose = encode_for_classifier(view, request), _of_one_word
         case _:
             if request.label is not None:
                 raise UsageError(
@@ -159,14 +159,19 @@ def of_same_label(request: TraceRequest, explained: Subject) -> TraceRequest:
 
 
 def _index(request: TraceRequest, names: list[str], probabilities: Sequence[float]) -> int:
-    known = {normalised_label(name): i for i, name in enumerate(names)}
     named = request.answer if request.label is None else request.label
     if named is None:
         return int(np.argmax(probabilities))
-    wanted = normalised_label(named)
-    if request.label is None and wanted not in known:
-        wanted = wanted.removeprefix(NOT)
+    if request.label is None and normalised_label(named) not in map(normalised_label, names):
+        named = normalised_label(named).removeprefix(NOT)
+    return label_index(names, named, "label")
+
+
+def label_index(names: list[str], named: str, what: str) -> int:
+    """Return the index of the name that is meant; raise UsageError of one that is none."""
+    known, wanted = list(map(normalised_label, names)), normalised_label(named)
     if wanted not in known:
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-        raise UsageError(f"{wanted[:60]!r} is not a label of this model", f"{nearest(wanted, known)}they are {shown}")
-    return known[wanted]
+        hint = f"{nearest(wanted, known)}there are {shown}"
+        raise UsageError(f"{wanted[:60]!r} is not a {what} of this model", hint)
+    return known.index(wanted)

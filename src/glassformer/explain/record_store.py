@@ -79,10 +79,6 @@ class RecordStore(Mapping[str, Step]):
             steps |= {id: step.without_value() for id, step in self._capture(f"{layer}*")[1].items()}
         self.steps = {id: steps[id] for id in trace.computed}
 
-    def captured(self, id: str) -> Step | None:
-        """Return a record, or None where that needs another forward pass; safe from any thread."""
-        return self._kept.get(id) or self._layer_records.get(id)
-
     def __getitem__(self, id: str) -> Step:
         if id in self._kept:
             return self._kept[id]
@@ -109,7 +105,7 @@ class RecordStore(Mapping[str, Step]):
         """Return `tensor`, or None where that needs another forward pass; safe from any thread."""
         id = id if isinstance(id, str) else str(id)
         if id in self.steps:
-            step = self.captured(id)
+            step = self._kept.get(id) or self._layer_records.get(id)
             return step and to_numpy(take_slice(step.value, self._axes(id), slice))
         if id not in self.params:
             hint = nearest(str(id), [*self.steps, *self.params])
@@ -170,29 +166,16 @@ def take_slice(value: Tensor, axes: Sequence[str], spec: str) -> Tensor:
         spec: "head:3" drops that axis, "token:0-50" keeps a range without its end, "vocab:1.5.9" keeps a list;
             several are joined by ";".
     """
-    chosen = _slices(axes, value.shape, spec)
     # From the last axis on, so that dropping one does not move the others.
-    for dim in sorted(chosen, reverse=True):
-        index = chosen[dim]
-        if isinstance(index, int):
-            value = value.select(dim, index)
-        elif isinstance(index, slice):
-            value = value.narrow(dim, index.start, index.stop - index.start)
-        else:
-            value = value.index_select(dim, torch.tensor(index, device=value.device))
+    for dim, index in sorted(_slices(axes, value.shape, spec).items(), reverse=True):
+        value = value[(slice(None),) * dim + (index,)]
     return value
 
 
 def axis_indices(axes: Sequence[str], shape: Sequence[int], spec: str) -> list[list[int]]:
     """Return the indices along each axis that a slice selects, for reading and for writing; see `take_slice`."""
     chosen = _slices(axes, shape, spec)
-    indices = []
-    for dim, size in enumerate(shape):
-        found = chosen.get(dim, slice(0, size))
-        if isinstance(found, slice):
-            found = list(range(found.start, found.stop))
-        indices.append([found] if isinstance(found, int) else found)
-    return indices
+    return [np.atleast_1d(np.arange(size)[chosen.get(dim, slice(None))]).tolist() for dim, size in enumerate(shape)]
 
 
 def _slices(axes: Sequence[str], shape: Sequence[int], spec: str) -> dict[int, int | slice | list[int]]:

@@ -147,9 +147,12 @@ them."""
 
 def list_checkpoints(subject: Subject) -> list[CheckpointInfo]:
     """Return every saved set of weights, oldest first, "model" last."""
-    steps = sorted(weight_folders(RunFolder(subject.path)).items())
-    infos: list[CheckpointInfo] = [{"name": folder.name, "step": step} for step, folder in steps]
-    return [*infos, {"name": MODEL, "step": checkpoint_step(subject, MODEL)}]
+    return [*saved_weights(RunFolder(subject.path)), {"name": MODEL, "step": checkpoint_step(subject, MODEL)}]
+
+
+def saved_weights(run: RunFolder) -> list[CheckpointInfo]:
+    """Return the snapshots and checkpoints of a run, oldest first."""
+    return [{"name": folder.name, "step": step} for step, folder in sorted(weight_folders(run).items())]
 
 
 def weights_at(subject: Subject, name: str) -> nn.Module:

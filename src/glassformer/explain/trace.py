@@ -99,7 +99,6 @@ class Trace(Mapping[str, Step]):
         # A tap that names the steps it wants is not called for others, which would be copied and compared in vain.
         self._tapped: Collection[str] | None = getattr(tap, "ids", None)
         self.edited: list[str] = []
-        self._keep_all = not callable(only) and "*" in only
         self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self.output: Tensor | None = None
         modules = self._modules = list(model.named_modules(remove_duplicate=False))
@@ -332,13 +331,7 @@ class Trace(Mapping[str, Step]):
         """Return whether a step with this id is kept."""
         if callable(self.only):
             return self.only(id)
-        return self._keep_all or any(fnmatchcase(id, pattern) for pattern in self.only)
-
-    def unmatched(self) -> list[str]:
-        """Return the wildcards that no step matched, if any steps were computed."""
-        if callable(self.only) or self._keep_all or not self.computed:
-            return []
-        return [pattern for pattern in self.only if not any(fnmatchcase(id, pattern) for id in self._steps)]
+        return any(fnmatchcase(id, pattern) for pattern in self.only)
 
     @cached_property
     def _parameters(self) -> dict[Tensor | None, str]:
@@ -407,6 +400,7 @@ def trace(
         exact_inference(inner),
     ):
         yield recorded
-    if missed := recorded.unmatched():
-        hint = nearest(missed[0], [*recorded.computed])
-        raise UsageError(f"only={missed[0]!r} matches no step that was computed", hint)
+    for pattern in () if callable(recorded.only) or not recorded.computed else recorded.only:
+        if not any(fnmatchcase(id, pattern) for id in recorded):
+            hint = nearest(pattern, [*recorded.computed])
+            raise UsageError(f"only={pattern!r} matches no step that was computed", hint)

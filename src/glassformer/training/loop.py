@@ -27,7 +27,7 @@ from glassformer.config import Config, TrainConfig
 from glassformer.data.batches import Batch
 from glassformer.data.corpus import EncodedCorpus
 from glassformer.data.splits import Split, TextData
-from glassformer.distributed.process_group import SINGLE_PROCESS, ProcessGroup
+from glassformer.distributed import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DivergedError
 from glassformer.models.ensemble import members_of
 from glassformer.nn.embeddings import TokenEmbedding

@@ -32,16 +32,17 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.tape import Check, Step
 from glassformer.explain.explanation import Explanation, compute_decoding, explain_encoded
-from glassformer.explain.inputs import EncodedText, encode
+from glassformer.explain.inputs import EncodedText, encode, encode_for_language_model
 from glassformer.explain.learn.backward import GRADIENT, LOSS, backward_pass, loss_steps
-from glassformer.explain.one_label import NOT, looked_at
-from glassformer.explain.predictions import Answer, DecodeLog, rows_of
+from glassformer.explain.one_label import NOT, label_index, looked_at
+from glassformer.explain.predictions import Answer, rows_of
 from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
 from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject, View
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.runs.folder import RunFolder
+from glassformer.tasks import Task
 from glassformer.text.answers import number_text
 from glassformer.text.pairs import text_of
 from glassformer.training.optimizer import CombinedOptimizer, Muon, make_optimizer
@@ -86,11 +87,8 @@ def encode_answer(subject: Subject, request: TraceRequest, answer: str) -> Encod
 
 def _class(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
     names = subject.task.label_names or []
-    name = {normalised_label(name): name for name in names}.get(normalised_label(answer))
-    if name is None:
-        shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-        raise UsageError(f"{answer[:60]!r} is not a class of this model", f"the classes are {shown}")
-    return EncodedAnswer(encode(subject, request), [names.index(name)], name)
+    label = label_index(names, answer, "class")
+    return EncodedAnswer(encode(subject, request), [label], names[label])
 
 
 def _number(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
@@ -130,34 +128,19 @@ def _continuation(subject: Subject, request: TraceRequest, answer: str) -> Encod
     """Encode prompt and answer as one text; the labels are the tokens of the answer alone."""
     t = subject.task.tokenizer
     ids = _known_ids(t, answer)
-    one = replace(request, prefix=tuple(ids), decode={**request.decode, "max_new_tokens": 1})
-    encoded = encode(subject, one)
-    [whole] = encoded.streams
-    n = whole.n_given - 1  # the last token of the answer is only predicted
-    first = encoded.generation.n_fixed - 1
-    if first < 0 or n - first < len(ids) - 1:
+    encoded = encode_for_language_model(subject, replace(request, target=answer, prefix=(), pad=0))
+    first = encoded.generation.first
+    if first < 0:
         n = len(t.framed(t.encode(request.text))) + len(ids)
         context = min(subject.task.config.text.max_len, MAX_LAYERED_TOKENS)
         raise UsageError(f"prompt and answer have {n} tokens, and {context} are read at once", "shorten them")
-    per_token = ("ids", "pieces", "special", "unknown", "padding", "words", "spans", "ngrams", "ngram_ids")
-    kept = {name: values[:n] for name in per_token if (values := getattr(whole, name)) is not None}
-    stream, text = replace(whole, **kept, n_given=n), t.decode(ids)
-    encoded = replace(
-        encoded,
-        model_inputs={"ids": encoded.model_inputs["ids"][:, :n]},
-        streams=[stream],
-        positions=[*range(n)],
-        following=[*stream.ids[1:], ids[-1]],
-        decode=DecodeLog("given", encoded.decode.settings),
-        answer=text,
-        generation=replace(encoded.generation, first=first),
-        log_start=first,
-    )
-    return EncodedAnswer(encoded, [None] * first + [*ids], text)
+    return EncodedAnswer(encoded, [None] * first + encoded.following[first:], encoded.answer)
 
 
 def _known_ids(t: Any, answer: str) -> list[int]:
     ids = t.encode(answer)
+    if not ids:
+        raise UsageError(f"the answer {answer[:60]!r} has no tokens", "write it otherwise")
     if t.unk_id in ids:
         raise UsageError(f"the answer {answer[:60]!r} has tokens that are not in the vocabulary", "write it otherwise")
     return ids
@@ -449,17 +432,12 @@ def known_answers(subject: Subject) -> list[tuple[str, str]]:
     return found
 
 
-def why_no_learning(explanation: Explanation) -> str | None:
-    """Return why no answer to this text can be learned, as a sentence; None where one can."""
-    none = NO_ANSWER if explanation.subject.task.explain_as == "text_embedder" else None
-    return _too_long(explanation.streams) or none
-
-
-def _too_long(streams: Sequence[Stream]) -> str | None:
-    """Return why a text is too long to learn, as a sentence; None where it is not."""
+def why_no_learning(task: Task, streams: Sequence[Stream]) -> str | None:
+    """Return why no answer to a text can be learned, as a sentence; None where one can."""
     count = max(map(len, streams))
-    why = f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {count}"
-    return why if count > MAX_FULL_TOKENS else None
+    if count > MAX_FULL_TOKENS:
+        return f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {count}"
+    return NO_ANSWER if task.explain_as == "text_embedder" else None
 
 
 def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t1") -> Explanation:
@@ -478,7 +456,7 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         view, labels = looked_at(subject, request)
         without = replace(request, answer=None, learn_steps=0, lr=None, optimizer=None)
         answer = encode_answer(view, without, request.answer)
-        if why := _too_long(answer.encoded.streams):
+        if why := why_no_learning(view.task, answer.encoded.streams):
             raise UsageError(why, "shorten it")
         learner = Learner(view, answer, training_settings(subject, request))
 

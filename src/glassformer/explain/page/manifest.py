@@ -7,9 +7,7 @@ takes over by name.
 
 from __future__ import annotations
 
-import platform
 from dataclasses import asdict
-from importlib.metadata import version
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
@@ -63,14 +61,11 @@ class ModelInfo(TypedDict):
     family: Stacks
     run: str
     """The folder's name, not its path."""
-    recipe: str
     checkpoint: str
     """"model" (the best) or "step-00001000"."""
     step: int | None
     sha256: str | None
     n_params: int
-    ensemble_size: int
-    """Number of models in the ensemble; 1: a single model."""
     n_layers: int
     n_decoder_layers: int
     d_model: int
@@ -83,7 +78,6 @@ class ModelInfo(TypedDict):
     special_ids: Annotated[dict[str, int], 'Record<"pad" | "unk" | "bos" | "eos" | "mask", number>']
     precision: str
     """Precision of all numbers of an explanation; `predict` may answer in another one."""
-    versions: dict[str, str]
 
 
 class LearnDefaults(TypedDict):
@@ -195,7 +189,8 @@ def manifest(explanation: Explanation) -> Manifest:
     """Return the manifest as JSON data; it is cached, so do not change it."""
     steps, model = explanation.records.steps, explanation.subject.model
     no_edits = "a model learns without edits only" if explanation.learning else why_no_edits(explanation)
-    refused = {"edits": no_edits, "contributions": no_edits or why_no_sum(steps), "learn": why_no_learning(explanation)}
+    no_learning = why_no_learning(explanation.subject.task, explanation.streams)
+    refused = {"edits": no_edits, "contributions": no_edits or why_no_sum(steps), "learn": no_learning}
     return _fields(
         Manifest,
         explanation,
@@ -249,7 +244,6 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
         task=task.name,
         family=family,
         run=subject.path.resolve().name,
-        recipe=task.config.recipe,
         checkpoint=checkpoint,
         step=checkpoint_step(subject, checkpoint),
         sha256=checkpoint_sha256(subject, checkpoint),
@@ -261,7 +255,6 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
         label_names=task.label_names,
         special_ids={"pad": t.pad_id, "unk": t.unk_id, "bos": t.bos_id, "eos": t.eos_id, "mask": t.mask_id},
         precision=PRECISION,
-        versions={"python": platform.python_version()} | {name: version(name) for name in ("glassformer", "torch")},
     )
 
 
@@ -273,7 +266,7 @@ def run_info(subject: Subject) -> RunInfo:
         "model": model_info(subject),
         "examples": examples(subject),
         "checkpoints": list_checkpoints(subject),
-        "defaults": settings_json(decode_settings(subject, {})),
+        "defaults": settings_json(decode_settings(subject, TraceRequest(""))),
         "limits": LIMITS,
         "learn": _fields(LearnDefaults, train, matrix_lr=train.muon.matrix_lr, examples=answers[:N_ANSWERS]),
         "operations": operations_json(),

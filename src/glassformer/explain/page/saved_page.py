@@ -10,25 +10,25 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import time
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NotRequired, TypedDict, get_args
 
 import numpy as np
 
-from glassformer.errors import UsageError
+from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.attribution.attribute import AttributeRequest, attribute, erase_words
 from glassformer.explain.attribution.value_function import Method
+from glassformer.explain.capture.tape import Step
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningStore
-from glassformer.explain.page.manifest import Json, Manifest, RunInfo, SizedAxis, TraceNode, manifest, plain, run_info
+from glassformer.explain.page.manifest import Json, Manifest, RunInfo, manifest, plain, run_info
 from glassformer.explain.page.responses import WHOLE, Packing, asset, pack
 from glassformer.explain.record_store import get_parameter
-from glassformer.explain.subject import Subject
-from glassformer.explain.watch.replay import REPLAY_SECONDS, SavedTraining, saved_training
-from glassformer.explain.watch.training import Training
+from glassformer.explain.subject import MODEL, Subject
+from glassformer.explain.watch.probes import ProbeAnswer, ProbeRequest, default_texts, probe
+from glassformer.explain.watch.training import Training, TrainingNow
 from glassformer.utils.formatting import counted
 
 IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
@@ -41,6 +41,8 @@ SENTENCES_BYTES, NAMING_BYTES = 10_000, 200
 """Reserved for the sentences on what the file lacks; and for the id, type and shape of a tensor."""
 ATTRIBUTION_SECONDS = 30.0
 """Time limit for attributions, since a long translation has many words."""
+REPLAY_SECONDS = 120.0
+"""Time limit of the answers at all snapshots, since a model may be large and its texts long."""
 MAX_LOGITS_BYTES = 2_000_000
 NO_LOGITS = (
     "Logits of the whole vocabulary are left out: this file has the 50 most probable tokens of each position, and the "
@@ -56,8 +58,6 @@ RANKS = {
 OTHER_RANK, GRADIENT_RANK = 2, 4
 SMALLEST_F16 = 2.0**-9
 """Gradients that are all smaller are stored as 32-bit floats: 16 bits would leave few digits of them."""
-SIZES = {"f16": 2, "f32": 4, "i32": 4, "u8": 1}
-"""Bytes of an element, of a packed tensor or of one to pack as small as possible."""
 POLICY = (
     "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'none'; img-src data: blob:; base-uri 'none'; "
     "form-action 'none'"
@@ -71,6 +71,14 @@ class PackedTensor(TypedDict):
     dtype: Packing
     shape: list[int]
     data: str
+
+
+class SavedTraining(TypedDict):
+    """The training in a saved page."""
+
+    now: TrainingNow
+    texts: list[str]
+    answers: list[ProbeAnswer]
 
 
 class SavedPageData(TypedDict):
@@ -138,6 +146,34 @@ def replay_html(subject: Subject, training: Training, seconds: float = REPLAY_SE
     return page, [*dropped, *lacks]
 
 
+def saved_training(
+    subject: Subject,
+    training: Training,
+    dropped: list[str],
+    texts: list[str] | None = None,
+    seconds: float = REPLAY_SECONDS,
+) -> SavedTraining:
+    """Return the curves, and the answers to a few texts at each snapshot; what is missing is added to `dropped`."""
+    now = training.now()
+    names = [each["name"] for each in now["snapshots"]] + ([MODEL] if now["has_model"] else [])
+    if texts is None:
+        found = default_texts(subject)
+        texts = found["texts"]
+        if found["missing"]:
+            dropped.append(found["missing"])
+    answers, deadline = list[ProbeAnswer](), time.monotonic() + seconds
+    pairs = [(text, name) for name in names for text in texts]
+    for i, (text, name) in enumerate(pairs):
+        if time.monotonic() > deadline:
+            dropped.append(f"Training: {len(pairs) - i} of {len(pairs)} answers are left out, as they take long.")
+            break
+        try:
+            answers.append(probe(subject, ProbeRequest(text, name)))
+        except GlassformerError as error:
+            dropped.append(f"Training: {name} gives no answer: {error.message}.")
+    return {"now": now, "texts": texts, "answers": answers}
+
+
 def saved_attributions(
     explanations: Sequence[Explanation], deadline: float, dropped: list[str], room: int
 ) -> dict[str, list[Any]]:
@@ -189,15 +225,15 @@ def pack_tensors(
     Parameters are added up to a file of `with_parameters` bytes. `dropped` gets a sentence on what is left out.
     """
     packed: dict[str, dict[str, PackedTensor]] = {e.id: {} for e in explanations}
-    spent, missed = 0, dict[str, list[str]](nodes=[], updates=[], parameters=[])
+    spent, missed = 0, dict[str, list[str]](tensors=[], updates=[], parameters=[])
 
-    def add(kind: str, e: Explanation, names: Sequence[str], n_bytes: int, limit: int, exact: bool = False) -> None:
-        """Store these tensors of `n_bytes` at least, all or none."""
+    def add(kind: str, e: Explanation, names: Sequence[str], n: int, limit: int, exact: bool = False) -> None:
+        """Store these tensors of `n` numbers together, all or none."""
         nonlocal spent
-        if spent + n_bytes * 4 // 3 + len(names) * NAMING_BYTES <= limit:
+        if spent + n * (4 if exact else 1) + len(names) * NAMING_BYTES <= limit:  # at least
             new = {name: packed_tensor(e.records.tensor(name), exact=exact, tiny=is_gradient(name)) for name in names}
             size = sum(len(tensor["data"]) + len(name) + NAMING_BYTES for name, tensor in new.items())
-            if spent + size <= limit:  # some may have been too large for 16 bits, and have taken 32
+            if spent + size <= limit:
                 packed[e.id] |= new
                 spent += size
                 return
@@ -205,62 +241,55 @@ def pack_tensors(
 
     for e in explanations:
         same = set() if e.edited is None else set(e.edited.same)  # found under the first trace
-        for n in sorted(manifest(e)["nodes"] + manifest(e)["gradients"], key=_rank):  # in computing order within a rank
-            size = _size(n["axes"])
-            if n["id"] in same:
+        for step in sorted(e.records.steps.values(), key=_rank):  # in computing order within a rank
+            n = step.value.numel()
+            if step.id in same:
                 continue
-            if any(axis["name"] == "vocab" for axis in n["axes"]) and size * SIZES["f16"] > MAX_LOGITS_BYTES:
+            if any(axis.name == "vocab" for axis in step.axes) and 2 * n > MAX_LOGITS_BYTES:
                 dropped.append(NO_LOGITS)
                 continue
             # From these the page computes the loss of an answer, to 5 digits.
-            exact = e.learning is not None and (size == 1 or n["id"] == "loss.each")
-            add("nodes", e, [n["id"]], size * SIZES["f16" if n["dtype"] == "f32" else n["dtype"]], room, exact)
-    before, sizes = spent, {e.id: {n: _size(p["axes"]) for n, p in manifest(e)["params"].items()} for e in explanations}
-    parameters = [(e, name) for e in explanations for name in sorted(sizes[e.id], key=sizes[e.id].__getitem__)]
-    for e, name in parameters:
+            add("tensors", e, [step.id], n, room, e.learning is not None and (n == 1 or step.id == "loss.each"))
+    sizes = [(get_parameter(e.subject.model, name).numel(), e, name) for e in explanations for name in e.records.params]
+    parameters, before = sorted(sizes, key=lambda one: (explanations.index(one[1]), one[0])), spent
+    for n, e, name in parameters:
         if isinstance(e.records, LearningStore) and (parts := e.records.update_of(name)):
-            n_bytes = len(parts) * sizes[e.id][name] * SIZES["f32"]
-            add("updates", e, parts, n_bytes, min(room, before + UPDATES_BYTES), exact=True)
+            add("updates", e, parts, n * len(parts), min(room, before + UPDATES_BYTES), exact=True)
     limit, seen = min(room, with_parameters + spent - before), set[int]()
-    for e, name in parameters:
+    for n, e, name in parameters:
         weights = get_parameter(e.subject.model, name).data_ptr()
         if weights not in seen and name not in packed[e.id]:
             seen.add(weights)  # the page finds it under the first
-            add("parameters", e, [name], sizes[e.id][name] * SIZES["f16"], limit)
+            add("parameters", e, [name], n, limit)
     dropped += _what_lacks(**missed, full=limit == room)
     return packed
 
 
-def _what_lacks(nodes: list[str], updates: list[str], parameters: list[str], full: bool) -> Iterator[str]:
+def _what_lacks(tensors: list[str], updates: list[str], parameters: list[str], full: bool) -> Iterator[str]:
     """Yield a sentence each on the tensors and the parameters that were left out, together where the file is full."""
     if full:
-        nodes, parameters = nodes + parameters, []
+        tensors, parameters = tensors + parameters, []
     if updates:
         of = counted(len(updates), "parameters")
         yield f"Learn: the updates of {of} are left out, to limit the size of the file."
     if parameters:
+        n = len(parameters)
         yield (
-            f"{_left_out(len(parameters), 'parameters')}, so that steps computed with them cannot be recomputed here: "
-            "glassformer explain RUN TEXT -o page.html --parameters stores them, if they fit in 20 MB."
+            f"{counted(n, 'parameters')} {'is' if n == 1 else 'are'} left out, so that steps computed with them cannot "
+            "be recomputed here: glassformer explain RUN TEXT -o page.html --parameters stores them, if they fit in "
+            "20 MB."
         )
-    if nodes:
-        shown = ", ".join(nodes[:6]) + (f" and {len(nodes) - 6} more" if len(nodes) > 6 else "")
+    if tensors:
+        n = len(tensors)
+        shown = ", ".join(tensors[:6]) + (f" and {n - 6} more" if n > 6 else "")
         yield (
-            f"{_left_out(len(nodes), 'tensors')}, to limit the size of the file: {shown}. Steps computed from them "
-            "cannot be checked here; glassformer explain shows them."
+            f"{counted(n, 'tensors')} {'is' if n == 1 else 'are'} left out, to limit the size of the file: {shown}. "
+            "Steps computed from them cannot be checked here; glassformer explain shows them."
         )
 
 
-def _left_out(n: int, units: str) -> str:
-    return f"{counted(n, units)} {'is' if n == 1 else 'are'} left out"
-
-
-def _rank(node: TraceNode) -> int:
-    return GRADIENT_RANK if is_gradient(node["id"]) else RANKS.get(node["op"], OTHER_RANK)
-
-
-def _size(axes: Sequence[SizedAxis]) -> int:
-    return math.prod(axis["size"] for axis in axes)
+def _rank(step: Step) -> int:
+    return GRADIENT_RANK if is_gradient(step.id) else RANKS.get(step.op, OTHER_RANK)
 
 
 def packed_tensor(values: np.ndarray, *, exact: bool = False, tiny: bool = False) -> PackedTensor:

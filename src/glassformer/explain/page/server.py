@@ -29,7 +29,7 @@ from glassformer.explain.page.responses import (
 from glassformer.explain.page.security import SecurityMiddleware, new_token, read_json
 from glassformer.explain.page.service import Service, Worker
 from glassformer.explain.subject import Subject
-from glassformer.explain.watch.followed import Followed
+from glassformer.explain.watch.training import Followed
 from glassformer.utils.process_settings import cancellable
 
 HOST = "127.0.0.1"

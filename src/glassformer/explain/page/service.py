@@ -40,13 +40,11 @@ from glassformer.explain.page.manifest import (
     run_info,
 )
 from glassformer.explain.page.responses import RequestError
-from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.page.saved_page import saved_page_html, saved_training
 from glassformer.explain.request import Id, Request, ShortText, TraceRequest
 from glassformer.explain.subject import Subject
-from glassformer.explain.watch.followed import Followed
 from glassformer.explain.watch.probes import MAX_PROBES, ProbeAnswer, ProbeRequest, ProbeTexts, default_texts, probe
-from glassformer.explain.watch.replay import saved_training
-from glassformer.explain.watch.training import Action, Training, TrainingNow
+from glassformer.explain.watch.training import Action, Followed, Training, TrainingNow
 from glassformer.utils.cpu_threads import let_go
 
 N_WAITING = 32

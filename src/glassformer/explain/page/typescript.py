@@ -79,6 +79,8 @@ REQUESTS: dict[type, set[str]] = {
 NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records", "answer")}
 PAGE = Path(__file__).parents[4] / "web" / "src"
 GENERATED = ("types.ts", "terms.ts")
+FIELD_KINDS = {"boolean": "flag", "number": "number", "string": "text", "number[]": "numbers", "string[]": "words"}
+"""How an address holds a field, by its type."""
 WIDTH = 120
 
 
@@ -114,24 +116,11 @@ def types_ts() -> str:
     for name, kind in (("REQUEST_FIELDS", TraceRequest), ("SETTING_FIELDS", DecodeConfig)):
         kinds: dict[str, list[str]] = {}
         for field, hint, _ in _sent_fields(kind):
-            kinds.setdefault(_field_kind(hint), []).append(field)
-        kinds.pop("", None)
+            if kind_of := FIELD_KINDS.get(type_ts(hint, optional=True)):
+                kinds.setdefault(kind_of, []).append(field)
         lines += ["", f"export const {name}: Partial<Record<FieldKind, string[]>> = {{"]
         lines += [*(f"  {one}: {json.dumps(fields)}," for one, fields in kinds.items()), "};"]
     return "\n".join([*lines, ""])
-
-
-def _field_kind(hint: Any) -> str:
-    """Return how an address holds a field of this type."""
-    kinds: dict[Any, str] = {bool: "flag", int: "number", float: "number", str: "text", Mapping[str, Any]: ""}
-    match get_origin(hint), get_args(hint):
-        case origin, kinds_of if origin in (Union, UnionType):
-            return _field_kind(next(kind for kind in kinds_of if kind is not NoneType))
-        case origin, (inner, *_) if origin is tuple:
-            return "numbers" if _field_kind(inner) == "number" else "words"
-        case origin, (limited, *_) if origin is Annotated:
-            return _field_kind(limited)
-    return kinds[hint]
 
 
 def _collect(hint: Any, names: dict[type, str]) -> None:

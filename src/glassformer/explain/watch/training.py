@@ -1,4 +1,4 @@
-"""The training of a run as a page shows it while it runs, and afterwards: curves, state, findings, snapshots.
+"""The training of a run as a page shows it while it runs, and afterwards: curves, state, findings, snapshots, model.
 
 Everything is read from the run folder, and nothing of it is written but `control.json`, where that is allowed.
 """
@@ -8,19 +8,25 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_right
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, TypedDict
+
+import torch
+from torch import nn
 
 from glassformer.config import Config
 from glassformer.data.diagnostics import Finding
 from glassformer.errors import UsageError
-from glassformer.explain.subject import CheckpointInfo, weight_folders
+from glassformer.explain.subject import CheckpointInfo, Subject, checkpoint_weights, saved_weights, weights_of
 from glassformer.explain.watch.log import GrowingLog, spread, thinned
 from glassformer.report.findings import diagnose
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import GO_ON, PAUSE, Control, ControlFile, RunFolder, is_locked
+from glassformer.runs.model_folder import load_weights, step_folders
 from glassformer.runs.records import DataRecord, StepMetrics
+from glassformer.tasks import Task
+from glassformer.tasks.restoring import load_model_folder, restore_begun_task
 
 TrainingState: TypeAlias = Literal["waiting", "running", "paused", "finished", "stopped", "gone"]
 """waiting: no step is logged yet. stopped: it ended, or died, before its last step. gone: its folder disappeared."""
@@ -219,11 +225,6 @@ class Training:
             return False
 
 
-def saved_weights(folder: RunFolder) -> list[CheckpointInfo]:
-    """Return the snapshots and checkpoints of a run, oldest first."""
-    return [{"name": path.name, "step": step} for step, path in sorted(weight_folders(folder).items())]
-
-
 def _validation(row: StepMetrics) -> ValidationPoint:
     return {"step": row.step, "seconds": row.seconds, "scores": dict(row.valid or {}), "best": row.best}
 
@@ -231,3 +232,67 @@ def _validation(row: StepMetrics) -> ValidationPoint:
 def _update(row: StepMetrics) -> UpdatePoint:
     ratios = dict(row.update_ratios or {})
     return {"step": row.step, "seconds": row.seconds, "ratios": ratios, "clipped": row.clipped, "wait": row.wait}
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """A subject that is read from a run folder; `source` names what it was read from."""
+
+    path: Path
+    task: Task
+    model: nn.Module
+    device: torch.device
+    source: str
+
+
+class Followed:
+    """A run that is followed: its training, and the newest model that can be explained.
+
+    Args:
+        path: the run folder.
+        device: where models compute.
+        may_write: whether the training may be paused and stopped.
+    """
+
+    def __init__(self, path: Path, device: torch.device, may_write: bool = False) -> None:
+        self.path, self.device = path, device
+        self.training = Training(path, may_write)
+        self._model: SavedModel | None = None
+
+    def subject(self) -> Subject:
+        """Return the finished model, or else the best weights so far, or else the newest that are saved.
+
+        Raises:
+            UsageError: nothing is saved yet.
+            CheckpointError: what is saved is damaged.
+        """
+        source = self._newest()
+        if source is None:
+            if self._model is not None:  # its folder has gone
+                return self._model
+            raise UsageError(
+                f"{self.path.name} has no weights yet",
+                "they come with the first snapshot or checkpoint; the screen Training shows what is logged before",
+            )
+        if self._model is None or self._model.source != source:
+            self._model = self._load(source)
+        return self._model
+
+    def _newest(self) -> str | None:
+        folder = RunFolder(self.path)
+        if folder.model_folder is not None:
+            return "model"
+        checkpoints, saved = [*step_folders(folder.checkpoints).values()], saved_weights(folder)
+        return checkpoints[-1].name if checkpoints else saved[-1]["name"] if saved else None
+
+    def _load(self, source: str) -> SavedModel:
+        folder = RunFolder(self.path)
+        if source == "model":
+            task, weights = load_model_folder(folder)
+        else:
+            task, checkpoint = restore_begun_task(folder), folder.checkpoints / source
+            best = checkpoint_weights(checkpoint, "best") if checkpoint.is_dir() else {}
+            weights = best or weights_of(folder, source)
+        model = task.build_model()
+        load_weights(model, weights)
+        return SavedModel(self.path, task, model.to(self.device).eval(), self.device, source)

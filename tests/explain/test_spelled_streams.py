@@ -1,0 +1,223 @@
+"""Explanations of models with character n-grams, word bigrams and hashed token n-grams: named, recorded and erased."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.helpers.for_each import for_each
+from tests.helpers.ngram_runs import ngram_run
+from tests.helpers.recompute import check_every_record
+from tests.helpers.small import CPU, config_of, data_of
+
+from glassformer.explain import trace
+from glassformer.explain.attribution.methods import integrated_gradients
+from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.run import Run
+from glassformer.tasks import TASKS
+
+PAIRS = "card cards card lost xyzzy card"
+TEXTS = ["refunds refunding card", "lost", "money xyzzy 😀 好吃", "", "Wonderful card " * 30]
+
+
+def hashed_ngram_run(**model: object) -> Run:
+    """Return a language model with random weights, those of the n-grams as large as the others."""
+    config = config_of("lm", word_mask_prob=0.0)
+    small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "max_ngram": 4}
+    config = replace(config, model=replace(config.model, **(small | model)))
+    task = TASKS["lm"].from_data(config, data_of("lm"))
+    torch.manual_seed(2)
+    network = task.build_model()
+    with torch.no_grad():
+        for name, p in network.named_parameters():
+            p.normal_() if "grams" in name else p.mul_(2.0) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
+    return Run(Path("runs/ngrams"), task, network.eval(), CPU)
+
+
+KINDS: dict[str, tuple[Callable[..., Run], str]] = {
+    "ngrams": (ngram_run, "refunds xyzzy card"),
+    "bigrams": (lambda **model: ngram_run(bigrams=40, **model), PAIRS),
+    "hashed": (hashed_ngram_run, "ab cd e"),
+}
+
+
+@cache
+def run_of(kind: str) -> Run:
+    return KINDS[kind][0]()
+
+
+def explained(kind: str) -> Explanation:
+    return run_of(kind).explain(KINDS[kind][1], **({"max_new_tokens": 1} if kind == "hashed" else {}))
+
+
+@for_each("kind", ["ngrams", "bigrams"])
+@for_each("text", [*TEXTS, PAIRS])
+@for_each("pad", [0, 3])
+def test_a_classifier_answers_as_predict(kind: str, text: str, pad: int) -> None:
+    pad = 0 if len(text) > 100 else pad
+    e, expected = explain(run_of(kind), TraceRequest(text, pad=pad)), run_of(kind).predict(text)
+    for candidate in e.predictions[0].top:
+        assert math.exp(candidate.log_prob) == pytest.approx(expected["probabilities"][candidate.piece], abs=1e-6)
+    assert all(check.ok for check in e.checks)
+
+
+@for_each("text", ["abc ba", "a", "", "xyz", "abcdefg " * 9])
+def test_a_language_model_answers_as_predict(text: str) -> None:
+    e = run_of("hashed").explain(text, max_new_tokens=6, decode_seed=3)
+    n = e.decode.settings.max_new_tokens  # fewer where the context is full
+    expected = run_of("hashed").predict(text, max_new_tokens=n, decode_seed=3)
+    assert e.answer["headline"] == expected["text"]
+    assert all(check.ok for check in e.checks)
+
+
+def test_the_ngrams_of_each_token_are_named() -> None:
+    run = run_of("ngrams")
+    stream = run.explain("refunding 😀").streams[0]
+    assert stream.ngrams is not None
+    word, emoji = stream.ngrams
+    assert {"<re", "fund", "ing>"} <= set(word)
+    assert emoji == ["0xF0", "0x9F", "0x98", "0x80"]
+    assert stream.unknown == [True, True] and stream.word_texts == ["refunding", "😀"]
+    padded = explain(run, TraceRequest("card", pad=2)).streams[0]
+    assert padded.ngrams is not None and [len(n) > 0 for n in padded.ngrams] == [True, False, False]
+    assert run.explain("xyzzy card").warnings == [
+        "1 of 2 tokens of the text is unknown to the model, but the model reads their n-grams"
+    ]
+
+
+def test_the_bigram_of_each_token_is_named() -> None:
+    run = run_of("bigrams")
+    stream = run.explain(PAIRS).streams[0]
+    listed = {tuple(run.task.tokenizer.tokens(pair)) for pair in run.task.tokenizer.bigrams}
+    expected = ["", *(f"{a} {b}" if (a, b) in listed else "" for a, b in pairwise(PAIRS.split()))]
+    assert stream.bigrams == expected and any(expected) and "" in expected[1:]
+    assert stream.bigram_ids is not None
+    assert [number > 0 for number in stream.bigram_ids] == [bool(name) for name in expected]
+
+
+def test_the_hashed_ngrams_of_each_token_are_named() -> None:
+    request = TraceRequest("abc ba", pad=2, decode={"max_new_tokens": 1})
+    stream = explain(run_of("hashed"), request).streams[0]
+    assert stream.ngrams is not None and stream.ngram_ids is not None
+    pieces = stream.pieces
+    assert stream.ngrams[:3] == [[], [pieces[0] + pieces[1]], [pieces[1] + pieces[2], "abc"]]
+    assert stream.ngrams[5] == ["".join(pieces[6 - n : 6]) for n in (2, 3, 4)]
+    assert stream.ngrams[-2:] == [[], []]  # padding
+    named = [sum(number > 0 for number in row) for row in stream.ngram_ids]
+    assert named == [len(names) for names in stream.ngrams]
+
+
+@for_each("kind", KINDS)
+@for_each("positions", ["sinusoidal", "learned", "rotary", "none"])
+@for_each("std", [0.05, None])
+def test_records_equal_their_recomputation(kind: str, positions: str, std: float | None) -> None:
+    run = KINDS[kind][0](positions=positions, embedding_init_std=std)
+    e = run.explain(KINDS[kind][1])
+    check_every_record(e, run.model)
+    scaled = ["embedding.scaled"] if std is None else []
+    placed = ["embedding.positions", "embedding.sum"] if positions in ("sinusoidal", "learned") else []
+    added = ["embedding.ngram_ids", "embedding.ngrams", "embedding.with_ngrams"]
+    inputs = {"with_ngrams": ((scaled or ["embedding.rows"])[-1], "embedding.ngrams")}
+    if kind == "bigrams":
+        added += ["embedding.bigram_ids", "embedding.bigrams", "embedding.with_bigrams"]
+        inputs["bigrams"] = ("embedding.bigram_ids",)
+        inputs["with_bigrams"] = ("embedding.with_ngrams", "embedding.bigrams")
+    steps = ["embedding.ids", "embedding.rows", *scaled, *added, *placed]
+    assert list(e.records)[: len(steps)] == steps
+    assert {name: e.records[f"embedding.{name}"].inputs for name in inputs} == inputs
+    assert {e.records[id].stack for id in steps} == {"text"}
+    stack, name = "decoder" if kind == "hashed" else "encoder", "bigram" if kind == "bigrams" else "ngram"
+    assert e.records[f"{stack}.0.self.norm"].inputs == ((placed or added)[-1],)
+    assert e.records[f"embedding.{name}s"].value.abs().max() > 0.1
+    assert [a["name"] for a in e.manifest()["params"][f"{name}s.weight"]["axes"]] == [name, "feature"]
+
+
+def test_trace_adds_bigrams_without_ngrams() -> None:
+    run = ngram_run(bigrams=40)
+    run.model.ngrams = None
+    records = run.explain(PAIRS).records
+    assert records["embedding.with_bigrams"].inputs == ("embedding.rows", "embedding.bigrams")
+    assert "embedding.with_ngrams" not in records
+
+
+def test_source_lines_of_ngram_steps() -> None:
+    records = explained("ngrams").records
+    marked = {id: record.source.marked for id, record in records.items() if record.source}
+    assert "embedding_bag" in marked["embedding.ngrams"] and "+ added" in marked["embedding.with_ngrams"]
+    assert "ngrams_of(" in marked["embedding.ngram_ids"] and "angle.sin()" in marked["embedding.positions"]
+    hashed = explained("hashed").records["embedding.ngram_ids"].source
+    assert hashed is not None and "self.n_rows + 1" in hashed.marked
+
+
+@for_each("only", ["embedding.ngrams", "embedding.with_ngrams", "embedding.sum", "embedding.rows"])
+def test_trace_only_keeps_ngram_steps(only: str) -> None:
+    inputs = explained("ngrams").model_inputs
+    with trace(run_of("ngrams").model, only) as t, torch.no_grad():
+        t.model(**inputs)
+    assert list(t) == [only]
+
+
+def test_the_rows_of_the_table_are_read_by_the_numbers_of_the_ngrams() -> None:
+    e = explained("ngrams")
+    numbers = e.tensor("embedding.ngram_ids")[0]
+    rows = e.tensor("ngrams.weight", "ngram:" + ".".join(str(n) for n in sorted(numbers[numbers > 0])))
+    np.testing.assert_allclose(rows.mean(axis=0), e.tensor("embedding.ngrams")[0], atol=1e-6)
+
+
+@for_each("kind, mask_prob", [("ngrams", 0.05), ("ngrams", 0.0), ("bigrams", 0.05), ("hashed", 0.0)])
+@for_each("method", ["erase", "integrated_gradients"])
+def test_erase_removes_what_a_token_is_read_by(kind: str, mask_prob: float, method: str) -> None:
+    run = hashed_ngram_run() if kind == "hashed" else KINDS[kind][0](word_mask_prob=mask_prob)
+    e = run.explain(KINDS[kind][1], **({"max_new_tokens": 1} if kind == "hashed" else {}))
+    attribution, function, t = e.attribute(method), make_value_function(e, AttributeRequest()), run.task.tokenizer
+    [ids], batch = function.ids, e.model_inputs.get("ngram_batch")
+    erased_id = function.erase_id if kind == "hashed" else t.mask_id if mask_prob else t.unk_id
+    places = [place for place, word in enumerate(function.words["text"]) if word >= 0]
+    assert len(places) > 2
+
+    def value(erased: Sequence[int]) -> float:
+        """Return log p of the target minus that of the foil, with some tokens erased."""
+        seen, which = ids.clone(), None if batch is None else batch.index.clone()
+        seen[0, [*erased]] = erased_id
+        if which is not None:
+            which[0, [*erased]] = 0
+        with torch.no_grad():
+            logits = run.model(seen) if batch is None else run.model(seen, None, replace(batch, index=which))
+        log_probs = logits.reshape(-1, logits.shape[-1])[-1].log_softmax(-1)
+        foil = 0.0 if attribution.foil is None else float(log_probs[attribution.foil.id])
+        return float(log_probs[attribution.target.id]) - foil
+
+    assert attribution.value == pytest.approx(value([]), abs=1e-5)
+    assert attribution.baseline_value == pytest.approx(value(places), abs=1e-5)
+    if method == "integrated_gradients":
+        assert attribution.completeness.ok
+        whole = attribution.value - attribution.baseline_value
+        assert sum(attribution.scores["text"]) == pytest.approx(whole, rel=0.03)
+    elif kind != "hashed":  # a word there has several tokens
+        drops = [value([]) - value([place]) for place in places]
+        assert attribution.scores["text"] == pytest.approx(drops, abs=1e-5)
+        assert kind == "bigrams" or min(map(abs, drops)) > 1e-4
+
+
+def test_integrated_gradients_equal_captum_with_ngrams() -> None:
+    from captum.attr import IntegratedGradients
+
+    value_fn = make_value_function(explained("ngrams"), AttributeRequest())
+    ours, completeness = integrated_gradients(value_fn, tolerance=1e-4)
+    assert completeness.relative < 1e-3
+    erased, kept = (value_fn.embedded(np.full((1, 3), on))[0] for on in (True, False))
+    assert not torch.equal(kept[0, 1], erased[0, 1])
+
+    def f(vectors: torch.Tensor) -> torch.Tensor:
+        return value_fn.quantity(value_fn.logits(value_fn.erased(np.full((len(vectors), 3), False)), [vectors]))
+
+    theirs = IntegratedGradients(f).attribute(kept, erased, n_steps=1000, method="gausslegendre")
+    np.testing.assert_allclose(ours, theirs.sum(-1)[0].detach().numpy(), atol=1e-3)
