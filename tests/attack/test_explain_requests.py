@@ -63,7 +63,6 @@ def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, message
         (EraseRequest, {"erase": {"text": [-1]}}),
         (SweepRequest, {"trace": "t1", "kind": "all"}),
         (SweepRequest, {"trace": "t" * 41, "kind": "parts"}),
-        (SweepRequest, {"trace": "t1", "kind": "keys", "prediction": 1}),
     ],
 )
 def test_python_and_the_page_refuse_the_same(kind: Any, data: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +127,11 @@ def test_edits_sweeps_and_attributions_act_on_it(tmp_path: Path) -> None:
     for edit in ("embedding.norm[token:2]=0", "encoder.0.self.head1=0", "pooler_hidden=0", "embedding=0"):
         [effect] = e.what_if(edit).effects
         assert abs(effect.log_prob_after - effect.log_prob_before) > 1e-6, edit
-    assert e.sweep_parts() and e.sweep_layers() and e.sweep_keys()
+    assert all(e.sweep(kind).rows for kind in ("parts", "layers", "keys"))
     for method in ("erase", "integrated_gradients"):
         assert any(any(scores) for scores in e.attribute(method=method).scores.values())
     with pytest.raises(UsageError, match="pooler before the head is not linear"):
-        e.contributions()
+        e.sweep("contributions")
 
 
 def test_a_bare_encoder_is_explained_up_to_its_vector(tmp_path: Path) -> None:
@@ -182,12 +183,9 @@ def test_a_bare_encoder_says_that_it_has_no_answer(tmp_path: Path) -> None:
     e, other = run.explain(TEXT), run.explain("a film")
     questions: list[Callable[[], object]] = [
         e.attribute,
-        e.contributions,
-        e.sweep_parts,
-        e.sweep_keys,
-        e.sweep_layers,
-        lambda: e.sweep_states(other),
-        explain(run, TraceRequest(TEXT, edits=("pooled=0",))).sweep_checkpoints,
+        *(partial(e.sweep, kind) for kind in ("contributions", "parts", "keys", "layers")),
+        lambda: e.sweep("states", other),
+        partial(explain(run, TraceRequest(TEXT, edits=("pooled=0",))).sweep, "checkpoints"),
     ]
     for answer in questions:
         with pytest.raises(UsageError, match="a vector, and no answer to explain"):

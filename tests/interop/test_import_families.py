@@ -314,7 +314,7 @@ def test_an_explanation_recomputes_every_number(name: str, tmp_path: Path) -> No
     e = run.explain("the film was", **options)
     check_every_record(e, run.model)
     assert all(check.ok for check in e.checks)
-    assert e.sweep_parts()
+    assert e.sweep("parts")
 
 
 @pytest.mark.parametrize(("name", "settings"), [("GPT2LMHeadModel", GPT2), ("LlamaForCausalLM", SMOLLM2)])

@@ -6,27 +6,16 @@ import { decodeBase64, sliceTensor, type TensorValue, toTensor } from "../tensor
 import { isClassifier } from "../trace/generation";
 import { nodeOf } from "../trace/steps";
 import type {
-  ApiError, AttributeRequest, Attribution, CheckpointsSweep, Contributions, ControlRequest, DecodeLog, Erased, EraseRequest, KeysSweep, LayersSweep, Manifest,
-  PartsSweep, Prediction, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo, SavedPageData, SavedPageFile, StatesSweep, Stream, SweepRequest, TraceNode, TraceRequest, TrainingNow,
+  ApiError, AttributeRequest, Attribution, ControlRequest, DecodeLog, Erased, EraseRequest, Manifest, Prediction, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo, SavedPageData, SavedPageFile, StatesSweep, Stream, Sweep, SweepRequest, TraceNode, TraceRequest, TrainingNow,
 } from "../types";
-
-/** The answers to sweeps by kind. */
-export interface Sweeps {
-  parts: PartsSweep;
-  keys: KeysSweep;
-  layers: LayersSweep;
-  contributions: Contributions;
-  states: StatesSweep;
-  checkpoints: CheckpointsSweep;
-}
 
 /** What can be asked, by its path on the server. */
 interface Routes {
   run: () => RunInfo;
   attribute: (request: AttributeRequest) => Attribution;
   erase: (request: EraseRequest) => Erased;
-  /** Edits made in turn; the answer is of the kind that the request names. */
-  sweep: (request: SweepRequest) => Sweeps[keyof Sweeps];
+  /** Edits made in turn; of "states" a `StatesSweep`. */
+  sweep: (request: SweepRequest) => Sweep | StatesSweep;
   decode: (request: TraceRequest) => { decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] };
   /** The file of a saved page. */
   save: (what: { request: TraceRequest; other: TraceRequest | null; view: string; training?: string[] }) => SavedPageFile;

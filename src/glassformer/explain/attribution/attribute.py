@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -32,10 +32,9 @@ from glassformer.explain.attribution.value_function import (
     ValueFunction,
     make_value_function,
     number_prediction,
-    prediction_index,
     uses_mask_token,
 )
-from glassformer.explain.edits.measure import Measure
+from glassformer.explain.edits.measure import Measure, prediction_index
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import Candidate, Prediction, readable, top_predictions
 from glassformer.explain.record_store import weak_cache
@@ -213,7 +212,7 @@ def _random_of(explanation: Explanation) -> dict[Measure, Float[np.ndarray, "R 2
 
 
 def _random_mean_drops(explanation: Explanation, value_fn: ValueFunction) -> Float[np.ndarray, "R 2"]:
-    known, key = _random_of(explanation), replace(value_fn.measure, position=value_fn.position)
+    known, key = _random_of(explanation), value_fn.measure
     if key not in known:
         known[key] = random_mean_drops(value_fn)
     return known[key]

@@ -18,6 +18,7 @@ from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
 from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edits_on
 from glassformer.explain.edits.grammar import Edit
+from glassformer.explain.edits.measure import Effect, effects_of
 from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.explanation import Explanation, compute_explanation
 from glassformer.explain.inputs import answer_without_decoding, encode
@@ -29,34 +30,6 @@ from glassformer.explain.subject import Subject
 from glassformer.explain.trace import Trace, trace
 from glassformer.utils.device import tuned
 from glassformer.utils.formatting import shortened
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What edits change in one prediction."""
-
-    position: int | None
-    """Position of the prediction; null for the whole text, by a classifier."""
-    target: str
-    """The class or token that is followed: the model's own prediction, or the token that follows in the text."""
-    contrast: str
-    """What it is compared with: what the edited model predicts instead, else the second most probable."""
-    before: str
-    """The most probable class or token without edits."""
-    after: str
-    """The same with edits."""
-    difference_before: float
-    """Logit of the target minus that of the contrast, without edits."""
-    difference_after: float
-    """The same with edits."""
-    log_prob_before: float
-    """Log-probability of the target without edits, in nats."""
-    log_prob_after: float
-    """The same with edits."""
-    rank_after: int
-    """Number of classes or tokens with a larger logit than the target, with edits."""
-    kl: float
-    """Kullback–Leibler divergence of the distribution with edits from that without, in nats."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,9 +148,7 @@ def what_if(
     tap = apply()
     edited = RecordStore(subject.model, explanation.model_inputs, explanation.streams, tap=tap)
     tap.check_fired()
-    after = predictions_of(explanation, output_of(edited))
-    logits = [rows_of(output_of(e).double()) for e in (records, edited)]
-    effects = [_effect(explanation, i, logits[0][i], logits[1][i], after[i]) for i in explanation.answered]
+    before, after = (rows_of(output_of(e).double()) for e in (records, edited))
     answer, why_not = _decode_again(explanation, edited, tap, apply) if again else (None, "")
     return WhatIf(
         edits=[str(edit) for edit in tap.edits],
@@ -187,9 +158,9 @@ def what_if(
         answer_after=None if answer is None else answer["headline"],
         why_not=why_not,
         same=[id for id, record in edited.items() if torch.equal(record.value, records[id].value)],
-        effects=effects,
+        effects=effects_of(explanation, before, after),
         records=edited,
-        answer=answer or _given_answer(explanation, after),
+        answer=answer or _given_answer(explanation, predictions_of(explanation, output_of(edited))),
     )
 
 
@@ -199,27 +170,6 @@ def predictions_of(explanation: Explanation, logits: Tensor) -> list[Prediction]
     following = [None if p.actual is None else p.actual.id for p in old]
     rows = rows_of(logits)[: len(old)]
     return top_predictions(explanation.subject.task, rows, [p.position for p in old], following)
-
-
-def _effect(explanation: Explanation, i: int, a: Tensor, w: Tensor, after: Prediction) -> Effect:
-    """Return the effect on one prediction, given its logits (C,) without and with edits."""
-    before = explanation.predictions[i]
-    target = before.actual or before.top[0]
-    contrast = after.top[0] if after.top[0].id != target.id else next(c for c in before.top if c.id != target.id)
-    log_a, log_w = a.log_softmax(dim=-1), w.log_softmax(dim=-1)
-    return Effect(
-        position=before.position,
-        target=target.piece,
-        contrast=contrast.piece,
-        before=before.top[0].piece,
-        after=after.top[0].piece,
-        difference_before=float(a[target.id] - a[contrast.id]),
-        difference_after=float(w[target.id] - w[contrast.id]),
-        log_prob_before=float(log_a[target.id]),
-        log_prob_after=float(log_w[target.id]),
-        rank_after=int((w > w[target.id]).sum()),
-        kl=float((log_a.exp() * (log_a - log_w)).sum()),
-    )
 
 
 def _given_answer(explanation: Explanation, after: list[Prediction]) -> Answer:

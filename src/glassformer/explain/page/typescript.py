@@ -23,9 +23,8 @@ from msgspec import Meta
 from glassformer.config import DecodeConfig, docstrings
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
 from glassformer.explain.capture.sites import AXES
-from glassformer.explain.edits.contributions import Contributions
-from glassformer.explain.edits.states import LayersSweep, StatesSweep
-from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
+from glassformer.explain.edits.measure import Sweep
+from glassformer.explain.edits.states import StatesSweep
 from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
@@ -45,12 +44,8 @@ SENT = (
     EraseRequest,
     Erased,
     SweepRequest,
-    PartsSweep,
-    KeysSweep,
-    LayersSweep,
-    Contributions,
+    Sweep,
     StatesSweep,
-    CheckpointsSweep,
     SavedPageData,
     SavedPageFile,
     TrainingNow,
