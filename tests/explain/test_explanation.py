@@ -19,7 +19,7 @@ from tests.helpers.small import CPU, config_of, data_of
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.attribution.attribute import erase
-from glassformer.explain.attribution.value_function import EraseRequest
+from glassformer.explain.attribution.value_function import AttributeRequest
 from glassformer.explain.capture.sites import AXES
 from glassformer.explain.edits.measure import prediction_index
 from glassformer.explain.explanation import TraceRequest, compute_decoding, explain
@@ -142,7 +142,7 @@ def test_requests_and_attributions_have_the_fields_of_types_ts(runs: dict[str, R
     e = runs[name].explain(TEXTS[name], max_new_tokens=4)
     attribution = asdict(e.attribute("integrated_gradients"))
     word = [i for i, w in enumerate(e.streams[0].words) if w == 0]
-    erased = asdict(erase(e, EraseRequest({e.streams[0].name: word})))
+    erased = asdict(erase(e, AttributeRequest(erase={e.streams[0].name: word})))
     answers = {
         "Attribution": attribution,
         "Faithfulness": attribution["sufficiency"],

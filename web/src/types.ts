@@ -433,16 +433,18 @@ export interface Row {
   gives: Tree;
 }
 
-/** The prediction to explain, and the method. */
+/** The prediction to explain, and the method; or the tokens to erase, and the prediction to repeat without them. */
 export interface AttributeRequest {
   trace: string;
-  method: "erase" | "integrated_gradients";
+  method?: "erase" | "integrated_gradients";
   /** Index into `predictions`; default: the first generated token. */
   prediction?: number;
   /** Class or token id; default: the predicted class, or the token that follows. */
   target?: number;
   /** Class or token id to contrast with; default: the second most probable class, or none for tokens. */
   foil?: number;
+  /** Positions of the tokens to erase, by stream. */
+  erase?: Partial<Record<StreamName, number[]>>;
 }
 
 /** The scores of an attribution, with their error and faithfulness. */
@@ -498,16 +500,6 @@ export interface Faithfulness {
   random_high: number;
   /** The value is better than that interval. */
   beats_random: boolean;
-}
-
-/** The tokens to erase, and the prediction to repeat without them. */
-export interface EraseRequest {
-  /** Positions of the tokens by stream. */
-  erase: Partial<Record<StreamName, number[]>>;
-  trace: string;
-  prediction?: number;
-  target?: number;
-  foil?: number;
 }
 
 /** The prediction with some tokens erased. */
@@ -601,7 +593,7 @@ export interface SavedPageData {
   /** The weights of words, with the requests that they answer. */
   attributions: { request: AttributeRequest; attribution: Attribution }[];
   /** What is answered with a word erased, each alone. */
-  erased: { request: EraseRequest; erased: Erased }[];
+  erased: { request: AttributeRequest; erased: Erased }[];
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
   /** The curves of the training, and what the model answered at each snapshot. */

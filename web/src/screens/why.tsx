@@ -436,7 +436,7 @@ function Question({ manifest, index, request }: { manifest: Manifest; index: num
         />
       )}
       <div class="row">
-        <Choices name="method" label="Method" options={METHODS.map(({ id, name }) => [id, name] as const)} chosen={request.method} onChoose={(id) => setParams({ method: id === "erase" ? null : id })} />
+        <Choices name="method" label="Method" options={METHODS.map(({ id, name }) => [id, name] as const)} chosen={request.method!} onChoose={(id) => setParams({ method: id === "erase" ? null : id })} />
         {!(decided && top.length === 2) && (
           <label>
             {decided ? "Class" : "Contrast with"}{" "}

@@ -6,14 +6,14 @@ import { decodeBase64, sliceTensor, type TensorValue, toTensor } from "../tensor
 import { isClassifier } from "../trace/generation";
 import { nodeOf } from "../trace/steps";
 import type {
-  ApiError, AttributeRequest, Attribution, ControlRequest, DecodeLog, Erased, EraseRequest, Manifest, Prediction, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo, SavedPageData, SavedPageFile, StatesSweep, Stream, Sweep, SweepRequest, TraceNode, TraceRequest, TrainingNow,
+  ApiError, AttributeRequest, Attribution, ControlRequest, DecodeLog, Erased, Manifest, Prediction, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo, SavedPageData, SavedPageFile, StatesSweep, Stream, Sweep, SweepRequest, TraceNode, TraceRequest, TrainingNow,
 } from "../types";
 
 /** What can be asked, by its path on the server. */
 interface Routes {
   run: () => RunInfo;
   attribute: (request: AttributeRequest) => Attribution;
-  erase: (request: EraseRequest) => Erased;
+  erase: (request: AttributeRequest) => Erased;
   /** Edits made in turn; of "states" a `StatesSweep`. */
   sweep: (request: SweepRequest) => Sweep | StatesSweep;
   decode: (request: TraceRequest) => { decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] };
@@ -308,7 +308,7 @@ export class FileSource extends Source {
   }
 
   /** A saved result is for the default target; for another class, token or contrast it is derived from the two predictions. */
-  private erased(request: EraseRequest): Erased {
+  private erased(request: AttributeRequest): Erased {
     const index = request.prediction ?? 0;
     const found = this.data.erased.find(({ request: r }) => r.trace === request.trace && jsonEqual(r.erase, request.erase) && (r.prediction ?? 0) === index);
     if (!found) throw new Problem("This saved page holds each word masked alone, not this combination", OFFLINE_HINT);

@@ -27,7 +27,6 @@ from glassformer.explain.attribution.methods import (
 )
 from glassformer.explain.attribution.value_function import (
     AttributeRequest,
-    EraseRequest,
     Method,
     ValueFunction,
     make_value_function,
@@ -155,13 +154,13 @@ def _log_prob(prediction: Prediction) -> float:
     return (prediction.actual or prediction.top[0]).log_prob
 
 
-def erase(explanation: Explanation, request: EraseRequest) -> Erased:
+def erase(explanation: Explanation, request: AttributeRequest) -> Erased:
     """Return the prediction with these tokens erased together."""
     return erase_each(explanation, request, [request.erase])[0]
 
 
 def erase_each(
-    explanation: Explanation, request: EraseRequest, erasures: Sequence[Mapping[Any, Sequence[int]]]
+    explanation: Explanation, request: AttributeRequest, erasures: Sequence[Mapping[Any, Sequence[int]]]
 ) -> list[Erased]:
     """Return `erase` for each of these erasures instead of that of the request, all in one batch."""
     value_fn, n = make_value_function(explanation, request), len(erasures)
@@ -179,7 +178,7 @@ def erase_each(
 
 def erase_words(explanation: Explanation, prediction: int | None) -> list[tuple[dict[str, list[int]], Erased]]:
     """Return the positions of each word that a prediction depends on, by stream, and the prediction without it."""
-    request = EraseRequest({}, prediction=prediction)
+    request = AttributeRequest(prediction=prediction)
     words = make_value_function(explanation, request).words
     places = [
         {name: np.flatnonzero(of == word).tolist()} for name, of in words.items() for word in np.unique(of[of >= 0])

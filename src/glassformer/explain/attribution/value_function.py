@@ -9,7 +9,7 @@ Requests may come from a page, so nothing in them is trusted. The model is not c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
@@ -181,7 +181,7 @@ INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
 
 @dataclass(frozen=True)
 class AttributeRequest(Request):
-    """The prediction to explain, and the method."""
+    """The prediction to explain, and the method; or the tokens to erase, and the prediction to repeat without them."""
 
     trace: ShortText = ""
     method: Method = "erase"
@@ -191,21 +191,11 @@ class AttributeRequest(Request):
     """Class or token id; default: the predicted class, or the token that follows."""
     foil: Id | None = None
     """Class or token id to contrast with; default: the second most probable class, or none for tokens."""
+    erase: Annotated[dict[StreamName, Positions], "Partial<Record<StreamName, number[]>>"] = field(default_factory=dict)
+    """Positions of the tokens to erase, by stream."""
 
 
-@dataclass(frozen=True)
-class EraseRequest(Request):
-    """The tokens to erase, and the prediction to repeat without them."""
-
-    erase: Annotated[dict[StreamName, Positions], "Partial<Record<StreamName, number[]>>"]
-    """Positions of the tokens by stream."""
-    trace: ShortText = ""
-    prediction: Id | None = None
-    target: Id | None = None
-    foil: Id | None = None
-
-
-def make_value_function(explanation: Explanation, request: AttributeRequest | EraseRequest) -> ValueFunction:
+def make_value_function(explanation: Explanation, request: AttributeRequest) -> ValueFunction:
     """Return the value function of a request."""
     explanation.check_has_answer()
     if explanation.edited is not None:
@@ -234,7 +224,7 @@ def make_value_function(explanation: Explanation, request: AttributeRequest | Er
     )
 
 
-def _measure_of(explanation: Explanation, request: AttributeRequest | EraseRequest, row: int) -> Measure:
+def _measure_of(explanation: Explanation, request: AttributeRequest, row: int) -> Measure:
     """Return the quantity: of a class a difference, of a token its log-probability where the request has no foil."""
     classes, task = explanation.is_classifier, explanation.subject.task
     n_ids = len(task.label_names or []) if classes else 1 if explanation.is_number else task.tokenizer.vocab_size

@@ -30,8 +30,8 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.measure import measure_of_answer, swept
 from glassformer.explain.edits.sweeps import blocked_keys
-from glassformer.explain.edits.what_if import WhatIf, what_if
-from glassformer.explain.explanation import Explanation, compute_explanation
+from glassformer.explain.edits.what_if import WhatIf, explain_unedited, what_if
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.one_label import of_same_label
 from glassformer.explain.request import MAX_EDITS, EditText, Request, Text, TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256
@@ -217,8 +217,5 @@ def _finding(path: Path, number: int, data: Any) -> Finding:
 
 def measure_again(subject: Subject, finding: Finding) -> Finding:
     """Return a finding with the same edits measured on the model as it is now."""
-    request = finding.trace_request
-    base = compute_explanation(subject, request.without_edits())
-    second = of_same_label(request.of_other_text(), base.subject)
-    other = None if request.other_text is None else compute_explanation(subject, second)
+    base, other = explain_unedited(subject, finding.trace_request)
     return make_finding(base, finding.edits, other, finding.name, [one.edits for one in finding.control])

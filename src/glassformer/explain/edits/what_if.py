@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,6 +31,8 @@ from glassformer.explain.subject import Subject
 from glassformer.explain.trace import Trace, trace
 from glassformer.utils.device import tuned
 from glassformer.utils.formatting import shortened
+
+Explain = Callable[[Subject, TraceRequest], Explanation]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,35 +87,31 @@ class WhatIf:
 
 
 def explain_edited(
-    subject: Subject,
-    request: TraceRequest,
-    trace_id: str,
-    explain: Callable[[Subject, TraceRequest], Explanation] | None = None,
+    subject: Subject, request: TraceRequest, trace_id: str, explain: Explain | None = None
 ) -> Explanation:
     """Return the explanation of a text under the edits of the request: the tokens are those without edits."""
     for edit in request.edits:
         Edit.parse(edit)  # before anything is computed
-    if explain is None:
-        base = compute_explanation(subject, request.without_edits(), f"{trace_id}-without")
-    else:
-        base = explain(subject, request.without_edits())
-    other = None
-    if request.other_text is not None:
-        second = of_same_label(request.of_other_text(), base.subject)
-        other = (explain or compute_explanation)(subject, second)
+    base, other = explain_unedited(subject, request, trace_id, explain)
     return with_edits(base, request.edits, other, trace_id=trace_id)
 
 
+def explain_unedited(
+    subject: Subject, request: TraceRequest, trace_id: str = "t1", explain: Explain | None = None
+) -> tuple[Explanation, Explanation | None]:
+    """Return the explanations of the text of a request without its edits, and of its second text."""
+    first, second = (partial(compute_explanation, trace_id=f"{trace_id}-{which}") for which in ("without", "other"))
+    base = (explain or first)(subject, request.without_edits())
+    if request.other_text is None:
+        return base, None
+    return base, (explain or second)(subject, of_same_label(request.of_other_text(), base.subject))
+
+
 def with_edits(
-    base: Explanation,
-    edits: Sequence[str],
-    other: Explanation | None = None,
-    *,
-    trace_id: str = "edited",
-    again: bool = True,
+    base: Explanation, edits: Sequence[str], other: Explanation | None = None, *, trace_id: str = "edited"
 ) -> Explanation:
     """Return the explanation of a text under edits, given that without them; errors as in `what_if`."""
-    result = what_if(base, edits, other, again=again)
+    result = what_if(base, edits, other)
     other_text = None if other is None else other.request.text
     return replace(
         base,

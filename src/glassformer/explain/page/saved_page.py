@@ -84,7 +84,7 @@ class SavedPageData(TypedDict):
     under the first."""
     attributions: list[Annotated[Json, "{ request: AttributeRequest; attribution: Attribution }"]]
     """The weights of words, with the requests that they answer."""
-    erased: list[Annotated[Json, "{ request: EraseRequest; erased: Erased }"]]
+    erased: list[Annotated[Json, "{ request: AttributeRequest; erased: Erased }"]]
     """What is answered with a word erased, each alone."""
     dropped: list[str]
     """What the file lacks, and how to see it, a sentence each."""

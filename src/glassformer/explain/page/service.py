@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Meta
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
+from glassformer.explain.attribution.attribute import AttributeRequest, attribute, erase
 from glassformer.explain.edits.sweeps import SweepKind, sweep
 from glassformer.explain.edits.what_if import explain_edited
 from glassformer.explain.explanation import Explanation, compute_decoding, compute_explanation
@@ -255,8 +255,8 @@ class Service:
         return plain(attribute(self._find(request.trace), request))
 
     def erase(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the `Erased` for an `EraseRequest`."""
-        request = EraseRequest.from_dict(body)
+        """Return the `Erased` for an `AttributeRequest`."""
+        request = AttributeRequest.from_dict(body)
         return plain(erase(self._find(request.trace), request))
 
     def sweep(self, body: dict[str, Any]) -> dict[str, Any]:

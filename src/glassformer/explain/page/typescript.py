@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 from msgspec import Meta
 
 from glassformer.config import DecodeConfig, docstrings
-from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
+from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased
 from glassformer.explain.capture.sites import AXES
 from glassformer.explain.edits.measure import Sweep
 from glassformer.explain.edits.states import StatesSweep
@@ -41,7 +41,6 @@ SENT = (
     RunInfo,
     AttributeRequest,
     Attribution,
-    EraseRequest,
     Erased,
     SweepRequest,
     Sweep,
@@ -64,8 +63,7 @@ RENAMED: dict[type, str] = {
 }
 REQUESTS: dict[type, set[str]] = {
     TraceRequest: set(),
-    AttributeRequest: {"trace", "method"},
-    EraseRequest: {"trace"},
+    AttributeRequest: {"trace"},
     SweepRequest: set(),
     ControlRequest: set(),
     ProbeRequest: set(),
