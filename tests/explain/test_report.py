@@ -193,7 +193,7 @@ def test_time_that_runs_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         and len(dropped) == 2
         and all("answers are left out" in output for output in dropped)
     )
-    assert "by erasing" in dropped[0] and "by integrated gradients" in dropped[1]
+    assert "by leave-one-out" in dropped[0] and "by integrated gradients" in dropped[1]
 
 
 def test_a_slow_classifier_has_the_scores_by_erasing_alone() -> None:

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.attribute import Attribution, attribute_fields
-from glassformer.explain.attribution.value_function import Method
+from glassformer.explain.attribution.value_function import METHODS, Method
 from glassformer.explain.capture.tape import BLOCKED, Step
 from glassformer.explain.edits.measure import measure_of_answer
 from glassformer.explain.explanation import Explanation
@@ -51,7 +51,6 @@ MAX_SIDE, MAX_ROWS = 8.0, 40
 """Longest side of a matrix in inches; most rows of words or positions, those with the largest numbers."""
 MIN_FONT_SIZE, MAX_VECTOR_CELLS = 3.6, 64 * 64
 """Smallest legible font size in points; most cells that are drawn as vectors, not as an image."""
-METHODS = {"erase": "leave-one-out", "integrated_gradients": "integrated gradients"}
 
 
 @contextmanager

@@ -174,6 +174,7 @@ class ValueFunction:
 
 
 Method = Literal["erase", "integrated_gradients"]
+METHODS: dict[Method, str] = {"erase": "leave-one-out", "integrated_gradients": "integrated gradients"}
 Positions = Annotated[list[Id], Meta(max_length=MAX_PREFIX)]
 INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
 """The argument of the model that holds each stream."""
@@ -197,7 +198,6 @@ class AttributeRequest(Request):
 
 def make_value_function(explanation: Explanation, request: AttributeRequest) -> ValueFunction:
     """Return the value function of a request."""
-    explanation.check_has_answer()
     if explanation.edited is not None:
         raise UsageError("words are weighed without edits only", "take the explanation without edits")
     measure = _measure_of(explanation, request, prediction_index(explanation, request.prediction))

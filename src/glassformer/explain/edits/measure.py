@@ -112,7 +112,6 @@ def measure_of_difference(
 
     Of a regressor that is its number minus the mean of the training numbers.
     """
-    explanation.check_has_answer()
     task = explanation.subject.task
     if explanation.is_number:
         return Measure((0,), (0,), None, (0.0, task.decision.scale[1]), NUMBER, MEAN, (None,))
@@ -125,7 +124,6 @@ def measure_of_difference(
 
 def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
     """Return the logits, or the output, of a text without further edits, in double precision."""
-    explanation.check_has_answer()
     check_whole(explanation)
     return rows_of(explanation.records["logits"].value.double())
 
@@ -165,7 +163,6 @@ def edited_logits(
     explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
 ) -> Float[Tensor, "N P C"]:
     """Return the logits, or outputs, of one text under each of several sets of edits, in double precision."""
-    explanation.check_has_answer()
     check_whole(explanation, other)
     if not variants:
         return base_logits(explanation)[None][:0]
