@@ -117,9 +117,9 @@ def _sweep_checkpoints(explanation: Explanation) -> Sweep:
         view = base.subject.at(info["name"])
         at = _at(base, view)
         result = what_if(at, request.edits, None if other is None else _at(other, view), again=False)
-        values = [measure.total(one.records) for one in (at, result)]
-        answers = [_answer(base, rows_of(one.records["logits"].value)) for one in (at, result)]
-        rows.append(SweepRow(info["name"], [*request.edits], *values, *answers, int(answers[0] != answers[1]), None))
+        before, after = (measure.total(one.records) for one in (at, result))
+        was, now = (_answer(base, rows_of(one.records["logits"].value)) for one in (at, result))
+        rows.append(SweepRow(info["name"], [*request.edits], before, after, was, now, int(was != now), None))
     return Sweep(rows, measure.unit, measure.target, "", measure.positions[0], measure.total(base.records))
 
 
