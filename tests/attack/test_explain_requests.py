@@ -10,7 +10,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.matrix import matrix_run
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.attribution.value_function import AttributeRequest, EraseRequest
+from glassformer.explain.attribution.value_function import AttributeRequest
 from glassformer.explain.edits.findings import read_findings
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.explanation import TraceRequest, explain
@@ -58,12 +58,11 @@ def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, message
         (AttributeRequest, {"method": "guess"}),
         (AttributeRequest, {"prediction": 10**5000}),
         (AttributeRequest, {"target": 1.5}),
-        (EraseRequest, {"erase": {"texts": [1]}}),
-        (EraseRequest, {"erase": {"text": "12"}}),
-        (EraseRequest, {"erase": {"text": [-1]}}),
+        (AttributeRequest, {"erase": {"texts": [1]}}),
+        (AttributeRequest, {"erase": {"text": "12"}}),
+        (AttributeRequest, {"erase": {"text": [-1]}}),
         (SweepRequest, {"trace": "t1", "kind": "all"}),
         (SweepRequest, {"trace": "t" * 41, "kind": "parts"}),
-        (SweepRequest, {"trace": "t1", "kind": "keys", "prediction": 1}),
     ],
 )
 def test_python_and_the_page_refuse_the_same(kind: Any, data: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.browser.app import App
 from tests.browser.models import MODELS, TEXTS, subject_of
 
-from glassformer.explain.attribution.attribute import EraseRequest, erase
+from glassformer.explain.attribution.attribute import AttributeRequest, erase
 from glassformer.explain.explanation import TraceRequest, explain
 
 
@@ -24,7 +24,7 @@ def test_an_erased_word_moves_the_probability_as_in_python(app: Callable[..., Ap
     assert float(readout.get_attribute("data-value") or "nan") == pytest.approx(math.exp(best.log_prob), rel=1e-5)
     page.page.locator("[data-word='2']").click()
     page.page.wait_for_selector("[data-word='2'][aria-pressed=true]")
-    message = erase(explanation, EraseRequest.from_dict({"trace": explanation.id, "erase": {"text": [2]}}))
+    message = erase(explanation, AttributeRequest.from_dict({"trace": explanation.id, "erase": {"text": [2]}}))
     expected = next(math.exp(c.log_prob) for c in message.prediction.top if c.id == best.id)
     page.until(
         "expected => Math.abs(document.querySelector('main [data-role=probability]').dataset.value - expected) < 1e-5",

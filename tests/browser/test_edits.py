@@ -271,7 +271,7 @@ def test_sweeps_measure_every_part_and_each_can_be_tried(app: Callable[..., App]
     shown = page.page.locator("[data-part]").evaluate_all(
         "all => all.map(one => [one.dataset.part, +one.dataset.change])"
     )
-    expected = [(" ".join(part.off.edits), part.off.change) for part in e.sweep_parts().parts]
+    expected = [(" ".join(row.edits), row.change) for row in e.sweep("parts").rows]
     assert [edit for edit, _ in shown] == [edit for edit, _ in expected]
     np.testing.assert_allclose([change for _, change in shown], [change for _, change in expected], atol=1e-4)
     page.page.locator("[data-part] button").first.click()
@@ -285,7 +285,7 @@ def test_sweeps_measure_every_part_and_each_can_be_tried(app: Callable[..., App]
     assert last == [e.predictions[i].top[0].piece for i in e.generated]
     page.page.locator("[data-why=contributions]").click()
     page.page.wait_for_selector("[data-role=contributions]")
-    largest = max(e.contributions().parts, key=lambda part: abs(part.direct))
+    largest = max(e.sweep("contributions").rows, key=lambda part: abs(part.direct))
     first = page.page.locator("[data-direct]").first
     assert first.get_attribute("data-part") == largest.name
     np.testing.assert_allclose(float(first.get_attribute("data-direct") or "nan"), largest.direct, atol=1e-4)

@@ -72,12 +72,13 @@ def test_sweeps_are_in_the_units_of_the_number(app: Callable[..., App]) -> None:
         texts[why] = page.page.inner_text("main")
         assert not re.search(r"nats|log-prob|log p|probabilit|logit|rank", texts[why]), why
         if why in ("parts", "keys"):
-            parts, keys = [part.off for part in e.sweep_parts().parts], e.sweep_keys().strongest(15)
+            rows = e.sweep(why).rows
             of_page = "all => all.map(one => +one.dataset.change)"
             changes = page.page.locator("[data-change]").evaluate_all(of_page)
-            expected = [effect.change for effect in (parts if why == "parts" else keys)]
+            rows = rows if why == "parts" else sorted(rows, key=lambda row: -abs(row.change))[:15]
+            expected = [row.change for row in rows]
             np.testing.assert_allclose(changes, expected, atol=1e-4)
-    assert all(number in texts["layers"] for row in e.sweep_layers().stacks[0].rows for number in row.tokens)
+    assert all(row.after in texts["layers"] for row in e.sweep("layers").rows)
     assert "Number minus mean of the training numbers" in texts["contributions"]
     assert e.answer["headline"] in texts["states"] and other.answer["headline"] in texts["states"]
     page.page.locator("[data-why=checkpoints]").click()

@@ -19,7 +19,6 @@ from tests.helpers.together import environment_of
 
 from glassformer import distributed
 from glassformer.training import loop
-from glassformer.training.loop import RunContext
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
 

@@ -151,21 +151,20 @@ def test_a_blocked_key_is_that_key_as_padding() -> None:
         assert torch.equal(ours, theirs) and not ours[..., last].any()
 
 
-def test_a_row_whose_keys_are_all_blocked_has_no_weights() -> None:
-    for task, block in (("classify", "encoder.0.self"), ("lm", "decoder.0.self"), ("translate", "decoder.1.cross")):
-        result = explained(task).what_if(f"{block}.scores[head:1;token:1]=blocked")
-        weights = result.trace[f"{block}.weights"].value
-        assert not weights[1, 1].any()
-        torch.testing.assert_close(weights[0].sum(dim=-1), torch.ones(weights.shape[1]))
+@for_each(
+    ("task", "block"), [("classify", "encoder.0.self"), ("lm", "decoder.0.self"), ("translate", "decoder.1.cross")]
+)
+def test_a_row_whose_keys_are_all_blocked_has_no_weights(task: str, block: str) -> None:
+    weights = explained(task).what_if(f"{block}.scores[head:1;token:1]=blocked").trace[f"{block}.weights"].value
+    assert not weights[1, 1].any()
+    torch.testing.assert_close(weights[0].sum(dim=-1), torch.ones(weights.shape[1]))
 
 
 def test_all_heads_at_zero_leave_the_bias() -> None:
     e = explained("translate")
-    result = e.what_if("decoder.0.cross.context=0")
-    out = result.trace["decoder.0.cross.out"].value
-    torch.testing.assert_close(
-        out, e.subject.model.decoder.layers[0].cross_attention.o_proj.bias.detach().expand_as(out)
-    )
+    out = e.what_if("decoder.0.cross.context=0").trace["decoder.0.cross.out"].value
+    bias = e.subject.model.decoder.layers[0].cross_attention.o_proj.bias
+    torch.testing.assert_close(out, bias.detach().expand_as(out))
 
 
 def test_several_edits_act_in_the_order_of_computation() -> None:
@@ -246,18 +245,9 @@ def test_slices_of_a_second_text_must_be_as_large() -> None:
     assert what_if(e, ["encoder.0.state[token:4]=B[token:1]"], other).unchanged == []
 
 
-def test_a_text_comes_back_as_it_was_parsed() -> None:
-    for text in (
-        "a.b[head:2;token:0-5]=0",
-        "a.*.c*-0.5",
-        "x=B[token:1]",
-        "x=B",
-        "s[key:0]=blocked",
-        "e.1.state=skip",
-        "a=2",
-    ):
-        assert str(Edit.parse(text)) == text
-        assert Edit.parse(str(Edit.parse(text))) == Edit.parse(text)
+@for_each("text", "a.b[head:2;token:0-5]=0 a.*.c*-0.5 x=B[token:1] x=B s[key:0]=blocked e.1.state=skip a=2".split())
+def test_a_text_comes_back_as_it_was_parsed(text: str) -> None:
+    assert str(Edit.parse(text)) == text and Edit.parse(str(Edit.parse(text))) == Edit.parse(text)
 
 
 @for_each("task", TEXTS)
@@ -299,13 +289,8 @@ def test_the_model_is_as_before() -> None:
 
 
 def test_a_tap_of_edits_is_called_for_its_steps_only() -> None:
-    e = explained("lm")
-    edits = Edits(["decoder.0.self.scores[key:0]=blocked", "decoder.1.state=skip"], e.records)
-    assert edits.ids == {
-        "decoder.0.self.scores",
-        "decoder.0.self.weights",
-        "decoder.0.ff.residual",
-        "decoder.1.ff.residual",
-    }
+    edits = Edits(["decoder.0.self.scores[key:0]=blocked", "decoder.1.state=skip"], explained("lm").records)
+    blocked, skipped = {"scores", "weights"}, {"decoder.0.ff.residual", "decoder.1.ff.residual"}
+    assert edits.ids == {f"decoder.0.self.{step}" for step in blocked} | skipped
     with pytest.raises(UsageError, match="never acted"):
         edits.check_fired()

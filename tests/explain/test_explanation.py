@@ -17,7 +17,7 @@ from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
-from glassformer.explain.attribution.value_function import prediction_index
+from glassformer.explain.edits.measure import prediction_index
 from glassformer.explain.explanation import TraceRequest, compute_decoding, explain
 from glassformer.explain.page.manifest import decode_json, plain, run_info
 from glassformer.explain.page.saved_page import written
@@ -445,8 +445,8 @@ def test_arguments_of_a_wrong_type_are_refused_with_a_sentence(runs: dict[str, R
     e: Any = explain(runs["translate"], "a b c")
     calls = {
         "a slice as text": lambda wrong: e.tensor("encoder.0.self.weights", wrong),
-        "the index of a prediction": e.contributions,
-        "the explanation of a second text": e.sweep_states,
+        "the index of a prediction": lambda wrong: e.sweep("contributions", prediction=wrong),
+        "the explanation of a second text": lambda wrong: e.sweep("states", wrong),
         "the path of an .html file": e.save,
     }
     for expected, call in calls.items():
@@ -455,10 +455,10 @@ def test_arguments_of_a_wrong_type_are_refused_with_a_sentence(runs: dict[str, R
                 call(wrong)
             assert caught.value.hint
     with pytest.raises(UsageError, match="a second text, not 'a c b'"):
-        e.sweep_states("a c b")
+        e.sweep("states", "a c b")
     with pytest.raises(UsageError, match="file, not ''"):
         e.save("")
-    assert e.contributions(np.int64(0)).position == e.contributions(0).position
+    assert e.sweep("contributions", prediction=np.int64(0)) == e.sweep("contributions", prediction=0)
 
 
 def test_results_are_short_in_a_notebook(runs: dict[str, Run]) -> None:
@@ -466,15 +466,15 @@ def test_results_are_short_in_a_notebook(runs: dict[str, Run]) -> None:
         e = explain(runs[name], text)
         stack = "decoder" if name == "lm" else "encoder"
         many = [f"{stack}.0.self.head{head}=0" for head in (0, 1)] * 20
-        results = [e, e.plot, e.what_if(*many[:2]), e.what_if(*many), e.attribute(), e.contributions()]
-        for result in (*results, e.sweep_parts(), e.sweep_keys(), e.sweep_layers()):
+        results = [e, e.plot, e.what_if(*many[:2]), e.what_if(*many), e.attribute()]
+        for result in (*results, *(e.sweep(kind) for kind in ("parts", "keys", "layers", "contributions"))):
             assert len(repr(result)) <= 300 and "\n" not in repr(result) and " at 0x" not in repr(result)
 
 
 def test_a_prediction_that_does_not_exist_is_refused_for_classifiers_too(runs: dict[str, Run]) -> None:
     for name, text in TEXTS.items():
         e = explain(runs[name], text)
-        for call in (e.contributions, lambda i, e=e: e.attribute(prediction=i)):
+        for call in (lambda i, e=e: e.sweep("contributions", prediction=i), lambda i, e=e: e.attribute(prediction=i)):
             with pytest.raises(UsageError):
                 call(99)
 

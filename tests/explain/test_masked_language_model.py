@@ -56,7 +56,7 @@ def test_the_steps_of_the_head_are_recorded_and_can_be_edited(form: str) -> None
     norm = run.model.mlm_norm
     torch.testing.assert_close(zeros["mlm_norm"].value, norm(torch.zeros_like(e.records["mlm_hidden"].value)))
     with pytest.raises(UsageError, match="no sum of parts"):
-        e.contributions()
+        e.sweep("contributions")
 
 
 @for_each("form", FORMS)

@@ -11,32 +11,19 @@ import numpy as np
 import pytest
 import torch
 from tests.explain.test_report import Page
+from tests.explain.test_sweeps import with_snapshot
 from tests.helpers.matrix import TEXTS, matrix_run, with_temperature
 from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits.findings import differences, make_finding, measure_again, read_findings, write_findings
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.watch.probes import ProbeRequest, probe
 from glassformer.run import Run
-from glassformer.runs.folder import RunFolder
-from glassformer.runs.model_folder import save_snapshot
 
 TASKS = ["multilabel", "tag"]
-EDIT = "encoder.0.self.out=0"
 OTHER = {"multilabel": "good", "tag": "4"}
 """A label, and a word, that is not the one that is chosen."""
-
-
-def with_snapshot(task: str, path: Path) -> Run:
-    """Return a run with a snapshot of other weights."""
-    run, other = matrix_run(task), matrix_run(task, seed=8)
-    weights = {name: p.detach().clone() for name, p in other.model.named_parameters()}
-    if task == "multilabel":
-        weights["head.bias"][0] += 3  # another label is the most probable
-    save_snapshot(RunFolder(path).snapshots, 16, weights)
-    return Run(path, run.task, run.model, run.device)
 
 
 def shown(e: Explanation) -> str:
@@ -52,16 +39,6 @@ def test_a_label_that_is_answered_below_one_half_says_so(threshold: float, note:
     task.decision = replace(run.task.decision, thresholds=[threshold] * n)
     e = explain(Run(run.path, task, run.model, run.device), TraceRequest(TEXTS["multilabel"]))
     assert e.answer["detail"].partition("; ")[2] == (f"{shown(e)} {note}" if note else "")
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_checkpoints_are_swept_for_one_label_or_word(task: str, tmp_path: Path) -> None:
-    run = with_snapshot(task, tmp_path)
-    chosen = explain(run, TraceRequest(TEXTS[task], edits=(EDIT,)))
-    named = explain(run, TraceRequest(TEXTS[task], edits=(EDIT,), label=shown(chosen)))
-    at_snapshot = explain(run, TraceRequest(TEXTS[task], checkpoint="step-00000016"))
-    assert shown(at_snapshot) != shown(chosen), "the weights of the snapshot choose another one"
-    assert chosen.sweep_checkpoints() == named.sweep_checkpoints()
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -107,28 +84,9 @@ def test_initial_weights_are_measured_at_the_same_label_or_word(task: str) -> No
     def log_prob(logits: np.ndarray) -> float:
         return float(torch.tensor(logits).double().log_softmax(dim=-1)[target])
 
-    before, sweep = log_prob(initial["logits"]), e.sweep_parts()
-    after = [log_prob(initial.what_if(*part.off.edits).records["logits"].value.numpy()) for part in sweep.parts]
+    before, sweep = log_prob(initial["logits"]), e.sweep("parts")
+    after = [log_prob(initial.what_if(*row.edits).records["logits"].value.numpy()) for row in sweep.rows]
     assert sweep.untrained == pytest.approx(max(abs(one - before) for one in after), abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("task", "fields"),
-    [
-        ("multilabel", {"label": "good"}),
-        ("tag", {"label": "4"}),
-        ("translate", {"target": "ab", "member": 1}),
-        ("lm", {"decode": {"max_new_tokens": 2}}),
-    ],
-)
-def test_a_finding_is_measured_again_on_the_same(task: str, fields: dict, tmp_path: Path) -> None:
-    run = matrix_run(task, fields.get("member", 0) + 1)
-    e = explain(run, TraceRequest.from_dict({"text": TEXTS[task], **fields}))
-    edit = f"{'decoder' if task == 'lm' else 'encoder'}.0.self.out=0"
-    write_findings(tmp_path / "a.toml", run, [make_finding(e, [edit])])
-    [finding] = read_findings(tmp_path / "a.toml")[1]
-    assert finding.request == fields
-    assert differences(finding, measure_again(run, finding)) == []
 
 
 @pytest.mark.parametrize(

@@ -218,13 +218,12 @@ EXPLANATION: dict[str, Call] = {
     "attribute:prediction": lambda c: c.e.attribute(prediction=last_of(c)),
     "what_if": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.self.context[head:1]=0"),
     "what_if:B": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.state[token:0]=B", other=c.other),
-    "sweep_parts": lambda c: c.e.sweep_parts(),
-    "sweep_keys": lambda c: c.e.sweep_keys(),
-    "sweep_layers": lambda c: c.e.sweep_layers(),
-    "sweep_states": lambda c: c.e.sweep_states(c.other),
-    "sweep_checkpoints": lambda c: c.e.sweep_checkpoints(),
-    "contributions": lambda c: c.e.contributions(),
-    "contributions:last": lambda c: c.e.contributions(last_of(c)),
+    "sweep:parts": lambda c: c.e.sweep("parts"),
+    "sweep:keys": lambda c: c.e.sweep("keys"),
+    "sweep:layers": lambda c: c.e.sweep("layers"),
+    "sweep:states": lambda c: c.e.sweep("states", c.other),
+    "sweep:checkpoints": lambda c: c.e.sweep("checkpoints"),
+    "sweep:contributions": lambda c: c.e.sweep("contributions", prediction=last_of(c)),
     "save": lambda c: c.e.save(c.out / "page.html"),
     "keep": lambda c: c.e.keep(c.out / "kept"),
     "plot": lambda c: c.e.plot,
@@ -283,7 +282,6 @@ REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
     ("attribution", lambda c: c.edited, NOT_EDITED),
     ("erase", lambda c: c.edited, NOT_EDITED),
     ("effect", lambda c: not c.edited, "has no edits whose effect could be drawn"),
-    ("sweep_checkpoints", lambda c: not c.edited, "needs edits"),
     ("sweep:checkpoints", lambda c: not c.edited, "a sweep of checkpoints needs edits"),
     ("decode", lambda c: c.edited, "without edits only"),
     ("keep", lambda c: True, "no step of learning was taken"),
@@ -293,14 +291,9 @@ REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
     ("trace", lambda c: c.case == "long", "too long for one trace"),
     *((f"{name}", lambda c: c.case == "long", "at most 128 tokens") for name in ("what_if", "trace:edits")),
     *(
-        (name, lambda c: c.case == "long", "at most 128 tokens")
-        for name in ("sweep_parts", "sweep_keys", "sweep_layers", "sweep_states", "contributions")
-    ),
-    *(
         (f"sweep:{name}", lambda c: c.case == "long", "at most 128 tokens")
         for name in ("parts", "keys", "layers", "states", "contributions")
     ),
-    ("contributions", lambda c: c.task == "pretrain", "is not linear"),
     ("sweep:contributions", lambda c: c.task == "pretrain", "is not linear"),
 ]
 """The calls that are refused, in which cells, and the sentence."""
@@ -313,7 +306,7 @@ def expected_refusal(of: str, name: str, cell: Cell) -> str | None:
     """Return what the refusal of a call says; None where it must answer."""
     if (of, name) == ("Service", "trace"):
         return None  # a property of the explanation has this name too
-    names = (name, name if of == "Service" and name.startswith("trace:") else name.partition(":")[0])
+    names = (name, name if name.startswith(("trace:", "sweep:")) else name.partition(":")[0])
     return next((sentence for refused, where, sentence in REFUSALS if refused in names and where(cell)), None)
 
 

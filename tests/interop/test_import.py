@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_a_pooler_is_edited_and_attributed_through_and_leaves_no_contributions(t
         assert abs(effect.log_prob_after - effect.log_prob_before) > 1e-6, edit
     assert any(any(scores) for scores in e.attribute(method="integrated_gradients").scores.values())
     with pytest.raises(UsageError, match="pooler before the head is not linear"):
-        e.contributions()
+        e.sweep("contributions")
 
 
 def test_a_bare_encoder_is_explained_up_to_its_vector(cli: Callable, tmp_path: Path) -> None:
@@ -125,12 +126,9 @@ def test_a_bare_encoder_says_that_it_has_no_answer(tmp_path: Path) -> None:
     e, other = run.explain(TEXT), run.explain("a film")
     questions: list[Callable[[], object]] = [
         e.attribute,
-        e.contributions,
-        e.sweep_parts,
-        e.sweep_keys,
-        e.sweep_layers,
-        lambda: e.sweep_states(other),
-        explain(run, TraceRequest(TEXT, edits=("pooled=0",))).sweep_checkpoints,
+        *(partial(e.sweep, kind) for kind in ("contributions", "parts", "keys", "layers")),
+        lambda: e.sweep("states", other),
+        partial(explain(run, TraceRequest(TEXT, edits=("pooled=0",))).sweep, "checkpoints"),
     ]
     for answer in questions:
         with pytest.raises(UsageError, match="a vector, and no answer to explain"):

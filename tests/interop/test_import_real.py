@@ -124,7 +124,7 @@ def test_the_letters_are_sorted_and_every_number_is_recomputed(tmp_path: Path) -
     e = run.explain("CBABBC", max_new_tokens=5, temperature=0.0)
     check_every_record(e, run.model)
     assert all(check.ok for check in e.checks)
-    assert e.sweep_parts() and e.what_if("decoder.2.self.head0=0")
+    assert e.sweep("parts") and e.what_if("decoder.2.self.head0=0")
 
 
 @pytest.fixture(scope="module")

@@ -172,7 +172,7 @@ def test_plain_tags_are_selected_by_accuracy(tmp_path: Path) -> None:
     assert answer["spans"] == [] and "/" in answer_lines(answer)[0]
     assert run.evaluate("valid")["headline"] == "tag_accuracy"
     e = run.explain("oslo goes", label="goes")  # of two tags, which share a logit
-    assert e.answer["headline"] == answer["tags"][1] and e.contributions().error == pytest.approx(0, abs=1e-4)
+    assert e.answer["headline"] == answer["tags"][1] and e.sweep("contributions").error == pytest.approx(0, abs=1e-4)
 
 
 @for_each("members", [1, 2])

@@ -16,8 +16,8 @@ import torch
 from tests.helpers.for_each import for_each
 from tests.helpers.small_runs import SMALL, Killed, kill_at, write_table
 
-from glassformer.decode.jobs import map_forked
 import glassformer
+from glassformer.decode.jobs import map_forked
 from glassformer.errors import UsageError
 from glassformer.runs.records import StepMetrics
 from glassformer.training.progress import TrainingProgress, check_tensorboard, values_of

@@ -335,6 +335,8 @@ export interface Effect {
   log_prob_before: number;
   /** The same with edits. */
   log_prob_after: number;
+  /** Number of classes or tokens with a larger logit than the target, with edits. */
+  rank_after: number;
 }
 
 /** What is learned and how, and what the steps taken changed. */
@@ -431,16 +433,18 @@ export interface Row {
   gives: Tree;
 }
 
-/** The prediction to explain, and the method. */
+/** The prediction to explain, and the method; or the tokens to erase, and the prediction to repeat without them. */
 export interface AttributeRequest {
   trace: string;
-  method: "erase" | "integrated_gradients";
+  method?: "erase" | "integrated_gradients";
   /** Index into `predictions`; default: the first generated token. */
   prediction?: number;
   /** Class or token id; default: the predicted class, or the token that follows. */
   target?: number;
   /** Class or token id to contrast with; default: the second most probable class, or none for tokens. */
   foil?: number;
+  /** Positions of the tokens to erase, by stream. */
+  erase?: Partial<Record<StreamName, number[]>>;
 }
 
 /** The scores of an attribution, with their error and faithfulness. */
@@ -498,16 +502,6 @@ export interface Faithfulness {
   beats_random: boolean;
 }
 
-/** The tokens to erase, and the prediction to repeat without them. */
-export interface EraseRequest {
-  /** Positions of the tokens by stream. */
-  erase: Partial<Record<StreamName, number[]>>;
-  trace: string;
-  prediction?: number;
-  target?: number;
-  foil?: number;
-}
-
 /** The prediction with some tokens erased. */
 export interface Erased {
   prediction: Prediction;
@@ -521,7 +515,7 @@ export interface Erased {
 export interface SweepRequest {
   /** Id of the trace; for "checkpoints" of one with edits. */
   trace: string;
-  /** Heads and blocks; keys of each head; predictions after each layer; parts of a logit; states of a second text; checkpoints. */
+  /** As of `Explanation.sweep`. */
   kind: "parts" | "keys" | "layers" | "contributions" | "states" | "checkpoints";
   /** Id of the second trace, for "states". */
   other?: string;
@@ -529,89 +523,48 @@ export interface SweepRequest {
   prediction?: number;
 }
 
-/** Every head and block of a model, switched off. */
-export interface PartsSweep {
-  /** In order of computation. */
-  parts: Part[];
-  /** Largest change, in size, when a part of the same model with initial weights is off. */
-  untrained: number;
-}
-
-/** A part of the model, and what follows when it is switched off, or works alone. */
-export interface Part {
-  /** Id of its attention weights, or of a feed-forward block's output. */
-  step: string;
-  /** A head; all heads of a block; a feed-forward block. */
-  kind: "head" | "heads" | "block";
-  /** Number of the head, from 0. */
-  head: number | null;
-  /** Effect of switching it off. */
-  off: VariantEffect;
-  /** Effect of switching off the other heads of the same block; null where there are none. */
-  alone: VariantEffect | null;
-}
-
-/** What one set of edits changes in the prediction of a text, in few numbers. */
-export interface VariantEffect {
-  /** The edits. */
-  edits: string[];
-  /** Change of the log-probability of what is predicted without edits, summed over the predictions; or of a number. */
-  change: number;
-  /** Number of predictions that differ; a number differs where its text does. */
-  n_changed: number;
-  /** Position where the log-probability falls most; null for a classifier or a number. */
+/** The same kind of edit all over a model, or the parts of a sum. */
+export interface Sweep {
+  /** In order of computation; checkpoints in that of training. */
+  rows: SweepRow[];
+  /** The class or token that is followed, of several the first; or "number". */
+  target: string;
+  /** Of contributions what it is compared with; for a number "mean of the training numbers". */
+  contrast: string;
+  /** Position of the first prediction that is followed; null for a classifier or a number. */
   position: number | null;
-  /** The most probable class or token there without edits, or the number. */
+  /** What is followed, without these edits; of contributions a logit difference, or the number minus that mean. */
+  value: number;
+  /** Of parts the largest change, in size, when a part of the same model with initial weights is off. */
+  untrained: number | null;
+  /** Of contributions their sum minus the value, which only rounding should leave. */
+  error: number | null;
+}
+
+/** What one set of edits changes in what is followed of a text. */
+export interface SweepRow {
+  /** What is edited: a part ("encoder.0.self.head2", "encoder.0.ff"), an attention ("encoder.0.self"), a checkpoint; of layers the last state that is read. */
+  name: string;
+  /** The edits; none where nothing switches a part off. */
+  edits: string[];
+  /** What is followed, without edits: the sum over the predictions, or the number. */
+  value_before: number;
+  /** The same with edits. */
+  value_after: number;
+  /** The most probable class or token without edits where the log-probability falls most; the number, or an answer. */
   before: string;
   /** The same with edits. */
   after: string;
-}
-
-/** Every head of a model, kept from attending to each token. */
-export interface KeysSweep {
-  /** In order of computation. */
-  grids: { step: string; stream: string; effects: VariantEffect[][] }[];
-}
-
-/** The predictions after each layer. */
-export interface LayersSweep {
-  /** Position of each prediction; null for a classifier or a number. */
-  positions: (number | null)[];
-  /** The encoder before the decoder. */
-  stacks: {
-    /** "encoder" or "decoder". */
-    stack: string;
-    /** From the embedding alone to the whole model. */
-    rows: { layer: number; tokens: string[]; log_probs: number[]; ranks: number[]; numbers: number[] }[];
-  }[];
-}
-
-/** The parts of one logit difference. */
-export interface Contributions {
-  /** Position of the prediction; null for a classifier or a number. */
+  /** Number of predictions that differ; a number differs where its text does, a checkpoint where its answer does. */
+  n_changed: number;
+  /** Position where the log-probability falls most; null for a classifier or a number. */
   position: number | null;
-  /** The class or token that is followed; or "number". */
-  target: string;
-  /** What it is compared with; for a number "mean of the training numbers". */
-  contrast: string;
-  /** Logit of the target minus that of the contrast; or the number minus that mean. */
-  difference: number;
-  /** The sum of the direct contributions minus this difference, which only rounding should leave. */
-  error: number;
-  /** In order of computation. */
-  parts: Contribution[];
-}
-
-/** What one part adds to a logit difference. */
-export interface Contribution {
-  /** Id of the step that wrote it, or a head of one: "decoder.0.self.head2". */
-  name: string;
-  /** Its term of the sum, with all norms held. */
-  direct: number;
-  /** The edit that switches it off; empty for a part that has none, such as a bias. */
-  edit: string;
-  /** What the logit difference loses when the part is off; null for parts that have no such edit. */
-  total: number | null;
+  /** Of layers the effect on each prediction. */
+  effects: Effect[];
+  /** Of a head the effect of switching off the other heads of the same block; null where there are none. */
+  alone: SweepRow | null;
+  /** Of contributions the term of the sum, with all norms held; null in other sweeps. */
+  direct: number | null;
 }
 
 /** Every state of the residual stream, exchanged between two texts. */
@@ -626,34 +579,8 @@ export interface StatesSweep {
   difference: number;
   /** The same in the second text. */
   other_difference: number;
-  /** One grid per stream. */
-  grids: {
-    /** The stream. */
-    stream: string;
-    /** Positions in the first and in the second text that are taken for each other. */
-    pairs: number[][];
-    /** From the embedding to the last layer. */
-    rows: { state: string; noising: (number | null)[]; denoising: (number | null)[] }[];
-  }[];
-}
-
-/** What edits change in every checkpoint of a run. */
-export interface CheckpointsSweep {
-  /** The first training step first. */
-  checkpoints: {
-    /** "model" or the name of a checkpoint. */
-    checkpoint: string;
-    /** Its training step. */
-    step: number | null;
-    /** What it answers without edits: class, number; or after each of the tokens that all checkpoints read, the next. */
-    answer_before: string;
-    /** The same with edits. */
-    answer_after: string;
-    /** Log-probability of the tokens, or of the class, without edits, in nats; null for a number. */
-    log_prob_before: number | null;
-    /** The same with edits. */
-    log_prob_after: number | null;
-  }[];
+  /** Stream by stream, each from the embedding to the last layer. */
+  rows: { stream: string; state: string; noising: (number | null)[]; denoising: (number | null)[] }[];
 }
 
 /** The data of a saved page. */
@@ -666,7 +593,7 @@ export interface SavedPageData {
   /** The weights of words, with the requests that they answer. */
   attributions: { request: AttributeRequest; attribution: Attribution }[];
   /** What is answered with a word erased, each alone. */
-  erased: { request: EraseRequest; erased: Erased }[];
+  erased: { request: AttributeRequest; erased: Erased }[];
   /** What the file lacks, and how to see it, a sentence each. */
   dropped: string[];
   /** The curves of the training, and what the model answered at each snapshot. */

@@ -2,15 +2,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { largestColumn, largestRow, leastCertain, optionsOf, strongestKeys, tokenNames, twice } from "../src/screens/tour";
-import type { KeysSweep, Prediction, VariantEffect } from "../src/types";
+import type { Prediction, Sweep, SweepRow } from "../src/types";
 
-const effect = (change: number, n_changed: number): VariantEffect => ({ edits: [`e${change}`], change, n_changed, position: 0, before: "a", after: "b" });
+const row = (name: string, head: number, key: number, change: number, n_changed: number): SweepRow => ({
+  name, edits: [`${name}.scores[head:${head};key:${key}]=blocked`], value_before: -1, value_after: -1 + change, before: "a", after: "b", n_changed, position: 0,
+  effects: [], alone: null, direct: null,
+});
 
 test("strongestKeys puts what changes a prediction first, then the largest fall", () => {
-  const sweep: KeysSweep = { grids: [
-    { step: "encoder.0.self.weights", stream: "source", effects: [[effect(-0.1, 0), effect(-3, 0)], [effect(-0.5, 1), effect(-2, 2)]] },
-    { step: "decoder.0.cross.weights", stream: "source", effects: [[effect(-9, 3)]] },
-  ] };
+  const rows = [row("encoder.0.self", 0, 0, -0.1, 0), row("encoder.0.self", 0, 1, -3, 0), row("encoder.0.self", 1, 0, -0.5, 1), row("encoder.0.self", 1, 1, -2, 2), row("decoder.0.cross", 0, 0, -9, 3)];
+  const sweep: Sweep = { rows, target: "a", contrast: "", position: 0, value: -1, untrained: null, error: null };
   const found = strongestKeys(sweep, (step) => step.startsWith("encoder."));
   assert.deepEqual(found.map(({ head, key }) => [head, key]), [[1, 1], [1, 0], [0, 1], [0, 0]]);
   assert.equal(strongestKeys(sweep, () => true)[0]!.step, "decoder.0.cross.weights");

@@ -15,7 +15,7 @@ from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from torch import Tensor
@@ -51,9 +51,9 @@ from glassformer.utils.formatting import shortened
 
 if TYPE_CHECKING:
     from glassformer.explain.attribution.attribute import Attribution
-    from glassformer.explain.edits.contributions import Contributions
-    from glassformer.explain.edits.states import LayersSweep, StatesSweep
-    from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
+    from glassformer.explain.edits.measure import Sweep
+    from glassformer.explain.edits.states import StatesSweep
+    from glassformer.explain.edits.sweeps import SweepKind
     from glassformer.explain.edits.what_if import WhatIf
     from glassformer.explain.figures import ExplanationPlots
     from glassformer.explain.learn.learning import LearningFacts
@@ -222,8 +222,8 @@ class Explanation:
                 `explain/edits/grammar.py`.
             other: the explanation of a second text by the same model, whose values =B takes.
 
-        The edits of this explanation, if it has any, stay in both passes that are compared. The sweeps and
-        contributions do the same.
+        The edits of this explanation, if it has any, stay in both passes that are compared. Sweeps do the
+        same.
 
         Raises:
             UsageError: an edit is malformed, names no step, does not fit it or never acts; or the text has more than
@@ -234,60 +234,37 @@ class Explanation:
         check_type(other, (Explanation, NoneType), SECOND, SECOND_HINT)
         return what_if(self, edits, other)
 
-    def sweep_parts(self) -> PartsSweep:
-        """Return the effect of switching off each head and feed-forward block, and of each head alone."""
-        from glassformer.explain.edits.sweeps import sweep_parts
+    @overload
+    def sweep(self, kind: Literal["states"], other: Explanation) -> StatesSweep: ...
 
-        return sweep_parts(self)
+    @overload
+    def sweep(self, kind: SweepKind, *, prediction: int | None = None) -> Sweep: ...
 
-    def sweep_keys(self) -> KeysSweep:
-        """Return the effect of keeping each head from attending to each token."""
-        from glassformer.explain.edits.sweeps import sweep_keys
-
-        return sweep_keys(self)
-
-    def sweep_layers(self) -> LayersSweep:
-        """Return what the model would answer after each layer, with the later ones skipped."""
-        from glassformer.explain.edits.states import sweep_layers
-
-        return sweep_layers(self)
-
-    def sweep_states(self, other: Explanation) -> StatesSweep:
-        """Return the share of the answer that each state of the residual stream carries.
+    def sweep(
+        self, kind: SweepKind, other: Explanation | None = None, prediction: int | None = None
+    ) -> Sweep | StatesSweep:
+        """Return what the same kind of edit changes all over the model: `e.sweep("parts")`.
 
         Args:
-            other: the explanation of a second text with another answer.
-        """
-        from glassformer.explain.edits.states import sweep_states
-
-        check_type(other, Explanation, SECOND, SECOND_HINT)
-        return sweep_states(self, other)
-
-    def sweep_checkpoints(self) -> CheckpointsSweep:
-        """Return what the edits of this explanation change at every checkpoint of its run.
+            kind: "parts": each head and feed-forward block off, and each head alone; "keys": each head kept from
+                attending to each token; "layers": the later layers skipped, after each; "contributions": the parts
+                whose sum is the logit of a prediction minus that of its contrast, or of a regressor its number minus
+                the mean of the training numbers; "states": each state of the residual stream exchanged with a second
+                text; "checkpoints": the edits of this explanation at every checkpoint of its run.
+            other: for "states" the explanation of a second text with another answer.
+            prediction: for "contributions" the index of the prediction, by default the first generated token.
 
         Raises:
-            UsageError: the explanation has no edits.
+            UsageError: there is no such kind, or it does not apply to this text.
         """
-        from glassformer.explain.edits.sweeps import sweep_checkpoints
+        from glassformer.explain.edits.sweeps import sweep
 
-        return sweep_checkpoints(self)
-
-    def contributions(self, prediction: int | None = None) -> Contributions:
-        """Return the parts whose sum is the logit of a prediction minus that of its contrast.
-
-        Of a regressor that is its number minus the mean of the training numbers.
-
-        Args:
-            prediction: index of the prediction, by default the first generated token.
-        """
-        from glassformer.explain.edits.contributions import contributions
-
+        check_type(other, (Explanation, NoneType), SECOND, SECOND_HINT)
         if prediction is not None:
             last = max(0, len(self.predictions) - 1)
             check_type(prediction, Integral, "the index of a prediction", f"from 0 to {last}")
             prediction = int(prediction)
-        return contributions(self, prediction)
+        return sweep(self, kind, other, prediction)
 
     @property
     def plot(self) -> ExplanationPlots:

@@ -19,9 +19,9 @@ from jaxtyping import Bool, Float
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.attribute import Attribution, attribute_fields
-from glassformer.explain.attribution.value_function import Method
+from glassformer.explain.attribution.value_function import METHODS, Method
 from glassformer.explain.capture.tape import BLOCKED, Step
-from glassformer.explain.edits.measure import base_logits, measure_of_answer
+from glassformer.explain.edits.measure import measure_of_answer
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.streams import Stream
 from glassformer.utils import plotting
@@ -51,7 +51,6 @@ MAX_SIDE, MAX_ROWS = 8.0, 40
 """Longest side of a matrix in inches; most rows of words or positions, those with the largest numbers."""
 MIN_FONT_SIZE, MAX_VECTOR_CELLS = 3.6, 64 * 64
 """Smallest legible font size in points; most cells that are drawn as vectors, not as an image."""
-METHODS = {"erase": "leave-one-out", "integrated_gradients": "integrated gradients"}
 
 
 @contextmanager
@@ -232,7 +231,7 @@ def draw_effect(explanation: Explanation) -> Figure:
         rows.append((name, e.difference_before, e.difference_after, e.before != e.after))
     if explanation.is_number and explanation.base is not None:
         measure = measure_of_answer(explanation)
-        zero, now = (measure.of(base_logits(e)).item() for e in (explanation.base, explanation))
+        zero, now = (measure.total(e.records) for e in (explanation.base, explanation))
         rows, quantity = [("number", zero, now, now < zero)], "number"
     after = result.why_not if result.answer_after is None else result.answer_after
     title, edits = shortened(f"{result.answer_before} → {after}", 70), shortened("; ".join(result.edits), 100)

@@ -18,7 +18,7 @@ import {
 import { type AttentionGroup, attentionGroups } from "../trace/heads";
 import { filterAll, filterTop, NEUTRAL, samplingOf } from "../trace/sampling";
 import { erasedPositions, keyOf, nameOf, type Word, wordsOf } from "../trace/words";
-import type { AttributeRequest, KeysSweep, Manifest, Prediction, VariantEffect, WhatIf } from "../types";
+import type { AttributeRequest, Manifest, Prediction, Sweep, SweepRow, WhatIf } from "../types";
 import { Terms } from "../views/Terms";
 
 /** A head kept from attending to one key, and what follows. */
@@ -27,15 +27,17 @@ interface BlockedKey {
   step: string;
   head: number;
   key: number;
-  effect: VariantEffect;
+  effect: SweepRow;
 }
 
 /** All keys of a sweep whose step satisfies `of`: first those that change a prediction, the largest fall of the log-probability first. */
-export function strongestKeys({ grids }: KeysSweep, of: (step: string) => boolean): BlockedKey[] {
-  const all = grids.filter(({ step }) => of(step)).flatMap(({ step, effects }) =>
-    effects.flatMap((keys, head) => keys.map((effect, key): BlockedKey => ({ step, head, key, effect }))));
+export function strongestKeys({ rows }: Sweep, of: (step: string) => boolean): BlockedKey[] {
+  const all = rows.filter(({ name }) => of(`${name}.weights`)).map((effect): BlockedKey => {
+    const [head, key] = effect.edits[0]!.match(/(?<=head:|key:)\d+/g)!.map(Number);
+    return { step: `${effect.name}.weights`, head: head!, key: key!, effect };
+  });
   const changes = ({ effect }: BlockedKey) => Number(effect.n_changed > 0);
-  return all.sort((a, b) => changes(b) - changes(a) || a.effect.change - b.effect.change);
+  return all.sort((a, b) => changes(b) - changes(a) || a.effect.value_after - b.effect.value_after);
 }
 
 const largest = (all: readonly number[], of: (i: number) => number) => all.reduce((best, one) => (best < 0 || of(one) > of(best) ? one : best), -1);
@@ -102,7 +104,7 @@ interface Context {
   masked: boolean;
   groups: AttentionGroup[];
   /** The effect of each key blocked alone; null where no edits can be made. */
-  sweep: KeysSweep | null;
+  sweep: Sweep | null;
   looked: Looked | null;
   weighed: Weighed | null;
 }
@@ -129,7 +131,7 @@ interface Weighed {
 }
 
 /** With edits the key whose blocking changes most and to which its row attends most; else the largest weight of the last layer. */
-async function look(trace: Manifest, groups: AttentionGroup[], sweep: KeysSweep | null): Promise<Looked | null> {
+async function look(trace: Manifest, groups: AttentionGroup[], sweep: Sweep | null): Promise<Looked | null> {
   const group = groups.at(-1);
   if (!group) return null;
   const { padding, special } = trace.streams.find((one) => one.name === group.queries)!;
@@ -424,7 +426,7 @@ async function planOf(trace: Manifest): Promise<{ steps: TourStep[]; limits: str
   const [classifier, masked, bare] = [isClassifier(trace), isMasked(trace), isEmbedder(trace)], groups = attentionGroups(trace);
   const editable = source.live && !bare && !trace.refused.edits;
   // Of what a saved page lacks there is no step.
-  const sweep = editable ? await (source.ask("sweep", { trace: trace.id, kind: "keys" }) as Promise<KeysSweep>).catch(() => null) : null;
+  const sweep = editable ? await (source.ask("sweep", { trace: trace.id, kind: "keys" }) as Promise<Sweep>).catch(() => null) : null;
   const looked = await look(trace, groups, sweep).catch(() => null), weighed = bare ? null : await weigh(trace).catch(() => null);
   const context = { trace, classifier, masked, groups, sweep, looked, weighed };
   const kind = bare ? "embedder" : masked ? "masked" : classifier ? "classifier" : hasSource(trace) ? "translator" : "generator";

@@ -4,7 +4,6 @@
  */
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { Sweeps } from "../sources/source";
 import { editable, edited, edits, other, route, setParams, source, toggleEdit, traceOther } from "../state/page";
 import { type Resource, useResource } from "../state/resource";
 import { signal, useValue } from "../state/signals";
@@ -14,8 +13,7 @@ import { isClassifier, isEmbedder, isMasked, isNumber, predictionIndex, targetIn
 import { title } from "../trace/steps";
 import { colours, erasedPositions, gapBetween, keyOf, nameOf, scaleOf, strongest, type Word, wordsOf } from "../trace/words";
 import type {
-  AttributeRequest, Attribution, Candidate, Contribution, Erased, Faithfulness as Score, Manifest, Prediction, StatesSweep, SweepRequest,
-  VariantEffect,
+  AttributeRequest, Attribution, Candidate, Erased, Faithfulness as Score, Manifest, Prediction, StatesSweep, Sweep as Swept, SweepRequest, SweepRow,
 } from "../types";
 import { Bars, Track } from "../views/Bars";
 import { Choices, OutputTokens } from "../views/Choices";
@@ -41,6 +39,8 @@ interface Sweep {
   rows: Row[];
 }
 
+type Kind = SweepRequest["kind"];
+
 interface Shown {
   says: ComponentChildren;
   tables: Sweep[];
@@ -55,101 +55,110 @@ interface About {
 /** The rows of long lists that are shown, of parts of a sum and of edits. */
 const [MOST, STRONGEST] = [24, 15];
 
-const answerOf = ({ before, after, n_changed }: VariantEffect, numeric: boolean) =>
+const changeOf = ({ value_before, value_after }: SweepRow) => value_after - value_before;
+
+const answerOf = ({ before, after, n_changed }: SweepRow, numeric: boolean) =>
   (numeric || n_changed > 0) && <>{!numeric && <><bdi>{visible(before)}</bdi> → </>}<b><bdi>{visible(after)}</bdi></b></>;
 
-const SWEEPS: { [kind in Exclude<keyof Sweeps, "states">]: (value: Sweeps[kind], about: About) => Shown } = {
-  parts: ({ parts, untrained }, { trace, numeric }) => {
+const SWEEPS: { [kind in Exclude<Kind, "states">]: (value: Swept, about: About) => Shown } = {
+  parts: ({ rows, untrained }, { trace, numeric }) => {
     const instead = numeric ? "Number" : "Predicts instead";
-    const place = (step: string) => nodeLocation(trace.nodes.find((one) => one.id === step)!);
     return {
       says: <>
-        Each head and each feed-forward block is switched off in turn. The number is the change of {numeric ? "the answer" : "the log-probability of what the model predicts"}; with initial weights no part changes it by more than {number(untrained)}. Heads can stand in for each
+        Each head and each feed-forward block is switched off in turn. The number is the change of {numeric ? "the answer" : "the log-probability of what the model predicts"}; with initial weights no part changes it by more than {number(untrained!)}. Heads can stand in for each
         other, so all heads of a block together, and each head with the others off, are measured too.
       </>,
       tables: [{
         name: "Heads and blocks", columns: ["Part", "Off", instead, "Others off", instead],
-        rows: parts.map(({ step, kind, head, off, alone }) => ({
-          words: kind === "heads" ? "all of these heads" : `${place(step)}${kind === "head" ? `, head ${head}` : ""}`, edits: off.edits, whole: kind !== "head", bar: off.change,
-          cells: [signed(off.change), answerOf(off, numeric), alone && signed(alone.change), alone && answerOf(alone, numeric)],
-          attributes: { "data-part": off.edits.join(" "), "data-change": off.change },
+        rows: rows.map((row) => ({
+          words: /self$|cross$/.test(row.name) ? "all of these heads" : partName(row, trace), edits: row.edits, whole: !/head\d+$/.test(row.name), bar: changeOf(row),
+          cells: [signed(changeOf(row)), answerOf(row, numeric), row.alone && signed(changeOf(row.alone)), row.alone && answerOf(row.alone, numeric)],
+          attributes: { "data-part": row.edits.join(" "), "data-change": changeOf(row) },
         })),
       }],
     };
   },
-  keys: ({ grids }, { trace, numeric }) => {
-    const all = grids.flatMap((grid) => grid.effects.flat());
-    const strength = ({ change }: VariantEffect) => (numeric ? -Math.abs(change) : change);
+  keys: ({ rows }, { trace, numeric }) => {
+    const strength = (row: SweepRow) => (numeric ? -Math.abs(changeOf(row)) : changeOf(row));
     return {
-      says: `Each head is kept from attending to each token, ${all.length} edits in all; these ${numeric ? "change the number" : "lower the log-probability of what the model predicts"} most.`,
+      says: `Each head is kept from attending to each token, ${rows.length} edits in all; these ${numeric ? "change the number" : "lower the log-probability of what the model predicts"} most.`,
       tables: [{
         name: "Attention to tokens", columns: ["Edit", "Change", numeric ? "Number" : "Predicts instead"],
-        rows: all.sort((a, b) => strength(a) - strength(b)).slice(0, STRONGEST).map((effect) => ({
-          words: describeEdit(effect.edits[0]!, trace), edits: effect.edits, cells: [signed(effect.change), answerOf(effect, numeric)], bar: effect.change,
-          attributes: { "data-part": effect.edits.join(" "), "data-change": effect.change },
+        rows: [...rows].sort((a, b) => strength(a) - strength(b)).slice(0, STRONGEST).map((row) => ({
+          words: describeEdit(row.edits[0]!, trace), edits: row.edits, cells: [signed(changeOf(row)), answerOf(row, numeric)], bar: changeOf(row),
+          attributes: { "data-part": row.edits.join(" "), "data-change": changeOf(row) },
         })),
       }],
     };
   },
-  layers: ({ positions, stacks }, { trace, numeric }) => {
+  layers: ({ rows }, { trace, numeric }) => {
     const at = (position: number | null) => (position === null ? (numeric ? "number" : "prediction") : <>{isMasked(trace) ? "at" : "after"} <bdi>{visible(trace.streams.at(-1)!.pieces[position])}</bdi></>);
     return {
       says: <>
         What the model would predict if only the first layers acted: the later ones are skipped, and the output reads the state as it
         is. Early rows are biased, since those states were not made for this reader.{!numeric && " Bold: the prediction of the whole model."}
       </>,
-      tables: stacks.map(({ stack, rows }) => ({
-        name: `Layers of the ${stack}`, columns: ["Layers", ...positions.map(at)],
-        rows: rows.map(({ layer, tokens, ranks, log_probs }) => ({
+      tables: stacksOf(rows).map(([stack, ofStack]) => ({
+        name: `Layers of the ${stack}`, columns: ["Layers", ...(numeric ? [null] : rows[0]!.effects.map(({ position }) => position)).map(at)],
+        rows: ofStack.map(({ after, effects }, layer) => ({
           words: layer ? String(layer) : "none", attributes: { "data-layer": `${stack}/${layer}` },
-          cells: tokens.map((token, i) => {
-            const Name = ranks[i] === 0 ? "b" : "span";
-            return <Name key={i} title={numeric ? undefined : `log-probability of the answer ${number(log_probs[i]!)}, rank ${ranks[i]! + 1}`}><bdi>{visible(token)}</bdi></Name>;
+          cells: numeric ? [<bdi>{after}</bdi>] : effects.map((one, i) => {
+            const Name = one.rank_after === 0 ? "b" : "span";
+            return <Name key={i} title={`log-probability of the answer ${number(one.log_prob_after)}, rank ${one.rank_after + 1}`}><bdi>{visible(one.after)}</bdi></Name>;
           }),
         })),
       })),
     };
   },
-  contributions: ({ parts, target, contrast, difference, position, error }, { trace, numeric }) => {
+  contributions: ({ rows, target, contrast, value, position, error }, { trace, numeric }) => {
     const digits = numeric ? 3 : 2;
-    const ordered = [...parts].sort((a, b) => Math.abs(b.direct) - Math.abs(a.direct)), rest = ordered.slice(MOST);
-    const others = { name: `${rest.length} others`, direct: rest.reduce((sum, part) => sum + part.direct, 0), total: null, edit: "" };
+    const ordered = [...rows].sort((a, b) => Math.abs(b.direct!) - Math.abs(a.direct!)), rest = ordered.slice(MOST);
+    const others = { ...rest[0]!, name: `${rest.length} others`, direct: rest.reduce((sum, part) => sum + part.direct!, 0), edits: [] };
     return {
       says: <>
         The residual stream is a sum, so {numeric ? "the number" : "a logit"} is one too: each head, block and bias adds a part (direct), with the norms as they
         were in this pass. Switching a part off also changes what later parts compute (total); with opposite signs, later parts make up for it.{" "}
-        <span data-role="contributions" data-value={difference}>
+        <span data-role="contributions" data-value={value}>
           {numeric ? `${capital(target)} minus ${contrast}` : <>Logit of <b><bdi>{visible(target)}</bdi></b> minus that of <b><bdi>{visible(contrast)}</bdi></b></>}
-          {position === null ? "" : `, after position ${position}`}: <b>{signed(difference, digits)}</b>.
-          The parts sum to it within {tiny(Math.abs(error))}.
+          {position === null ? "" : `, after position ${position}`}: <b>{signed(value, digits)}</b>.
+          The parts sum to it within {tiny(Math.abs(error!))}.
         </span>
       </>,
       tables: [{
         name: "Contributions", columns: ["Part", "Direct", "Total"],
         rows: [...ordered.slice(0, MOST), ...(rest.length ? [others] : [])].map((part) => ({
-          words: partName(part, trace), edits: part.edit ? [part.edit] : undefined, bar: part.direct,
-          cells: [signed(part.direct, digits), part.total !== null && signed(part.total, digits)], attributes: { "data-part": part.name, "data-direct": part.direct },
+          words: partName(part, trace), edits: part.edits, bar: part.direct!,
+          cells: [signed(part.direct!, digits), part.edits.length > 0 && signed(-changeOf(part), digits)], attributes: { "data-part": part.name, "data-direct": part.direct! },
         })),
       }],
     };
   },
-  checkpoints: ({ checkpoints }, { numeric }) => ({
+  checkpoints: ({ rows }, { numeric }) => ({
     says: `At every saved point of training, what it predicts${numeric ? "" : " after each token that the trained model wrote, and the log-probability of those tokens"}.`,
     tables: [{
       name: "Training", columns: ["Step", "Without the edits", ...(numeric ? [] : ["log p"]), "With them", ...(numeric ? [] : ["log p"])],
-      rows: checkpoints.map(({ checkpoint, step, answer_before, answer_after, log_prob_before, log_prob_after }) => ({
-        words: checkpoint === "model" ? "best" : String(step),
+      rows: rows.map(({ name, before, after, value_before, value_after }) => ({
+        words: name === "model" ? "best" : String(Number(name.replace("step-", ""))),
         cells: [
-          <bdi>{answer_before}</bdi>, ...(log_prob_before === null ? [] : [number(log_prob_before)]),
-          answer_after === answer_before ? "the same" : <b dir="auto">{answer_after}</b>, ...(log_prob_after === null ? [] : [number(log_prob_after)]),
+          <bdi>{before}</bdi>, ...(numeric ? [] : [number(value_before)]),
+          after === before ? "the same" : <b dir="auto">{after}</b>, ...(numeric ? [] : [number(value_after)]),
         ],
       })),
     }],
   }),
 };
 
+/** The rows of each stack, whose first is its embedding. */
+function stacksOf(rows: readonly SweepRow[]): [string, SweepRow[]][] {
+  const starts = [...rows.keys()].filter((i) => !/\d/.test(rows[i]!.name));
+  return starts.map((start, i) => {
+    const ofStack = rows.slice(start, starts[i + 1]);
+    return [ofStack.at(-1)!.name.split(".")[0]!, ofStack];
+  });
+}
+
 /** "Decoder layer 0, self-attention, head 2", "Decoder layer 0, self-attention, output projection: bias". */
-function partName({ name }: Contribution, { nodes }: Manifest): string {
+function partName({ name }: SweepRow, { nodes }: Manifest): string {
   const [, block, head] = /^((?:encoder|decoder)\.\d+\.(?:self|cross|ff))(?:\.head(\d+))?$/.exec(name) ?? [];
   const of = block && nodes.find(({ id }) => id.startsWith(`${block}.`));
   if (of) return `${nodeLocation(of)}${head === undefined ? "" : `, head ${head}`}`;
@@ -161,7 +170,7 @@ function partName({ name }: Contribution, { nodes }: Manifest): string {
 }
 
 /** One sweep of a trace: of the position in the address, with the second text, or of the trace with edits. */
-function SweepView({ trace, kind }: { trace: Manifest; kind: keyof Sweeps }) {
+function SweepView({ trace, kind }: { trace: Manifest; kind: Kind }) {
   const [second, after, made, { position }] = [useValue(other), useValue(edited), useValue(edits).length > 0, useValue(route).params];
   const numeric = isNumber(trace), index = isClassifier(trace) ? 0 : predictionIndex(trace, position);
   const of = kind === "checkpoints" ? after?.id : trace.id;
@@ -169,7 +178,7 @@ function SweepView({ trace, kind }: { trace: Manifest; kind: keyof Sweeps }) {
     : { trace: of, kind, ...(kind === "states" && { other: second!.id }), ...(kind === "contributions" && { prediction: index }) };
   const { value, error, stale } = useResource(request && JSON.stringify(request), () => source.ask("sweep", request!), { within: `${kind}/${of}` });
   if (kind === "checkpoints" && !made) return <p class="note">Make an edit first: its effect is then measured at every saved point of training.</p>;
-  const shown = value && kind !== "states" ? (SWEEPS[kind] as (value: unknown, about: About) => Shown)(value, { trace, numeric }) : null;
+  const shown = value && kind !== "states" ? SWEEPS[kind](value as Swept, { trace, numeric }) : null;
   return (
     <>
       {kind === "contributions" && !isClassifier(trace) && !isMasked(trace) && !numeric && (
@@ -227,7 +236,8 @@ function SecondText({ given, numeric }: { given: string | undefined; numeric: bo
 
 /** The residual stream of two texts exchanged, state by state; tokens without a partner in the second text are masked. */
 function StatesMaps({ states, about: { trace, numeric } }: { states: StatesSweep; about: About }) {
-  const { answer, other_answer, position, difference, other_difference, grids } = states;
+  const { answer, other_answer, position, difference, other_difference } = states;
+  const streams = [...new Set(states.rows.map(({ stream }) => stream))].map((stream) => ({ stream, rows: states.rows.filter((row) => row.stream === stream) }));
   const stateName = (state: string) => (/\d+/.test(state) ? `layer ${/\d+/.exec(state)![0]}` : "embedding");
   return (
     <>
@@ -236,7 +246,7 @@ function StatesMaps({ states, about: { trace, numeric } }: { states: StatesSweep
         {position === null ? "" : `, ${isMasked(trace) ? "at" : "after"} position ${position}`}
         {numeric ? "" : `: logit difference ${signed(difference, 2)} and ${signed(other_difference, 2)}`}.
       </p>
-      {grids.map(({ stream, rows }) => (
+      {streams.map(({ stream, rows }) => (
         <div key={stream} class="columns">
           {(["noising", "denoising"] as const).map((name) => {
             const shares = rows.flatMap((row) => row[name]), shape = [rows.length, rows[0]!.noising.length];
@@ -426,7 +436,7 @@ function Question({ manifest, index, request }: { manifest: Manifest; index: num
         />
       )}
       <div class="row">
-        <Choices name="method" label="Method" options={METHODS.map(({ id, name }) => [id, name] as const)} chosen={request.method} onChoose={(id) => setParams({ method: id === "erase" ? null : id })} />
+        <Choices name="method" label="Method" options={METHODS.map(({ id, name }) => [id, name] as const)} chosen={request.method!} onChoose={(id) => setParams({ method: id === "erase" ? null : id })} />
         {!(decided && top.length === 2) && (
           <label>
             {decided ? "Class" : "Contrast with"}{" "}

@@ -6,27 +6,16 @@ import { decodeBase64, sliceTensor, type TensorValue, toTensor } from "../tensor
 import { isClassifier } from "../trace/generation";
 import { nodeOf } from "../trace/steps";
 import type {
-  ApiError, AttributeRequest, Attribution, CheckpointsSweep, Contributions, ControlRequest, DecodeLog, Erased, EraseRequest, KeysSweep, LayersSweep, Manifest,
-  PartsSweep, Prediction, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo, SavedPageData, SavedPageFile, StatesSweep, Stream, SweepRequest, TraceNode, TraceRequest, TrainingNow,
+  ApiError, AttributeRequest, Attribution, ControlRequest, DecodeLog, Erased, Manifest, Prediction, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo, SavedPageData, SavedPageFile, StatesSweep, Stream, Sweep, SweepRequest, TraceNode, TraceRequest, TrainingNow,
 } from "../types";
-
-/** The answers to sweeps by kind. */
-export interface Sweeps {
-  parts: PartsSweep;
-  keys: KeysSweep;
-  layers: LayersSweep;
-  contributions: Contributions;
-  states: StatesSweep;
-  checkpoints: CheckpointsSweep;
-}
 
 /** What can be asked, by its path on the server. */
 interface Routes {
   run: () => RunInfo;
   attribute: (request: AttributeRequest) => Attribution;
-  erase: (request: EraseRequest) => Erased;
-  /** Edits made in turn; the answer is of the kind that the request names. */
-  sweep: (request: SweepRequest) => Sweeps[keyof Sweeps];
+  erase: (request: AttributeRequest) => Erased;
+  /** Edits made in turn; of "states" a `StatesSweep`. */
+  sweep: (request: SweepRequest) => Sweep | StatesSweep;
   decode: (request: TraceRequest) => { decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] };
   /** The file of a saved page. */
   save: (what: { request: TraceRequest; other: TraceRequest | null; view: string; training?: string[] }) => SavedPageFile;
@@ -319,7 +308,7 @@ export class FileSource extends Source {
   }
 
   /** A saved result is for the default target; for another class, token or contrast it is derived from the two predictions. */
-  private erased(request: EraseRequest): Erased {
+  private erased(request: AttributeRequest): Erased {
     const index = request.prediction ?? 0;
     const found = this.data.erased.find(({ request: r }) => r.trace === request.trace && jsonEqual(r.erase, request.erase) && (r.prediction ?? 0) === index);
     if (!found) throw new Problem("This saved page holds each word masked alone, not this combination", OFFLINE_HINT);

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -27,15 +27,13 @@ from glassformer.explain.attribution.methods import (
 )
 from glassformer.explain.attribution.value_function import (
     AttributeRequest,
-    EraseRequest,
     Method,
     ValueFunction,
     make_value_function,
     number_prediction,
-    prediction_index,
     uses_mask_token,
 )
-from glassformer.explain.edits.measure import Measure
+from glassformer.explain.edits.measure import Measure, prediction_index
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import Candidate, Prediction, readable, top_predictions
 from glassformer.explain.record_store import weak_cache
@@ -156,13 +154,13 @@ def _log_prob(prediction: Prediction) -> float:
     return (prediction.actual or prediction.top[0]).log_prob
 
 
-def erase(explanation: Explanation, request: EraseRequest) -> Erased:
+def erase(explanation: Explanation, request: AttributeRequest) -> Erased:
     """Return the prediction with these tokens erased together."""
     return erase_each(explanation, request, [request.erase])[0]
 
 
 def erase_each(
-    explanation: Explanation, request: EraseRequest, erasures: Sequence[Mapping[Any, Sequence[int]]]
+    explanation: Explanation, request: AttributeRequest, erasures: Sequence[Mapping[Any, Sequence[int]]]
 ) -> list[Erased]:
     """Return `erase` for each of these erasures instead of that of the request, all in one batch."""
     value_fn, n = make_value_function(explanation, request), len(erasures)
@@ -180,7 +178,7 @@ def erase_each(
 
 def erase_words(explanation: Explanation, prediction: int | None) -> list[tuple[dict[str, list[int]], Erased]]:
     """Return the positions of each word that a prediction depends on, by stream, and the prediction without it."""
-    request = EraseRequest({}, prediction=prediction)
+    request = AttributeRequest(prediction=prediction)
     words = make_value_function(explanation, request).words
     places = [
         {name: np.flatnonzero(of == word).tolist()} for name, of in words.items() for word in np.unique(of[of >= 0])
@@ -213,7 +211,7 @@ def _random_of(explanation: Explanation) -> dict[Measure, Float[np.ndarray, "R 2
 
 
 def _random_mean_drops(explanation: Explanation, value_fn: ValueFunction) -> Float[np.ndarray, "R 2"]:
-    known, key = _random_of(explanation), replace(value_fn.measure, position=value_fn.position)
+    known, key = _random_of(explanation), value_fn.measure
     if key not in known:
         known[key] = random_mean_drops(value_fn)
     return known[key]

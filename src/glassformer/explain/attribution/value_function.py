@@ -9,7 +9,7 @@ Requests may come from a page, so nothing in them is trusted. The model is not c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
@@ -22,7 +22,13 @@ from torch.nn import functional as F
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.hooks import after_calls
-from glassformer.explain.edits.measure import Measure, measure_of_answer, measure_of_difference, repeated
+from glassformer.explain.edits.measure import (
+    Measure,
+    measure_of_answer,
+    measure_of_difference,
+    prediction_index,
+    repeated,
+)
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import NUMBER, Candidate, Prediction
 from glassformer.explain.request import MAX_PREFIX, Id, Request, ShortText
@@ -168,6 +174,7 @@ class ValueFunction:
 
 
 Method = Literal["erase", "integrated_gradients"]
+METHODS: dict[Method, str] = {"erase": "leave-one-out", "integrated_gradients": "integrated gradients"}
 Positions = Annotated[list[Id], Meta(max_length=MAX_PREFIX)]
 INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
 """The argument of the model that holds each stream."""
@@ -175,7 +182,7 @@ INPUTS = {"text": "ids", "source": "src", "target": "tgt_in"}
 
 @dataclass(frozen=True)
 class AttributeRequest(Request):
-    """The prediction to explain, and the method."""
+    """The prediction to explain, and the method; or the tokens to erase, and the prediction to repeat without them."""
 
     trace: ShortText = ""
     method: Method = "erase"
@@ -185,33 +192,22 @@ class AttributeRequest(Request):
     """Class or token id; default: the predicted class, or the token that follows."""
     foil: Id | None = None
     """Class or token id to contrast with; default: the second most probable class, or none for tokens."""
+    erase: Annotated[dict[StreamName, Positions], "Partial<Record<StreamName, number[]>>"] = field(default_factory=dict)
+    """Positions of the tokens to erase, by stream."""
 
 
-@dataclass(frozen=True)
-class EraseRequest(Request):
-    """The tokens to erase, and the prediction to repeat without them."""
-
-    erase: Annotated[dict[StreamName, Positions], "Partial<Record<StreamName, number[]>>"]
-    """Positions of the tokens by stream."""
-    trace: ShortText = ""
-    prediction: Id | None = None
-    target: Id | None = None
-    foil: Id | None = None
-
-
-def make_value_function(explanation: Explanation, request: AttributeRequest | EraseRequest) -> ValueFunction:
+def make_value_function(explanation: Explanation, request: AttributeRequest) -> ValueFunction:
     """Return the value function of a request."""
-    explanation.check_has_answer()
     if explanation.edited is not None:
         raise UsageError("words are weighed without edits only", "take the explanation without edits")
-    row = prediction_index(explanation, request.prediction)
-    prediction = requested_prediction(explanation, row)
+    measure = _measure_of(explanation, request, prediction_index(explanation, request.prediction))
+    [position] = measure.positions
     masked, n_words = explanation.generation.masked is not None, 0
     # Cloned, so that inference tensors can take part in autograd.
     inputs = {n: x.clone() if isinstance(x, Tensor) else x for n, x in explanation.model_inputs.items()}
-    if prediction.position is not None and not masked:  # what a decoder's prediction depends on
+    if position is not None and not masked:  # what a decoder's prediction depends on
         last = INPUTS[explanation.streams[-1].name]
-        inputs[last] = inputs[last][:, : prediction.position + 1]
+        inputs[last] = inputs[last][:, : position + 1]
     words: dict[StreamName, np.ndarray] = {}
     for stream in explanation.streams:
         words[stream.name] = _word_numbers(stream, inputs[INPUTS[stream.name]].shape[1], n_words)
@@ -221,14 +217,14 @@ def make_value_function(explanation: Explanation, request: AttributeRequest | Er
         inputs=inputs,
         words=words,
         n_words=n_words,
-        position=prediction.position,
-        measure=replace(_measure_of(explanation, request, row), rows=(0,)),
+        position=position,
+        measure=replace(measure, rows=(0,)),
         erase_id=erase_id(explanation.subject.task),
         masked=masked,
     )
 
 
-def _measure_of(explanation: Explanation, request: AttributeRequest | EraseRequest, row: int) -> Measure:
+def _measure_of(explanation: Explanation, request: AttributeRequest, row: int) -> Measure:
     """Return the quantity: of a class a difference, of a token its log-probability where the request has no foil."""
     classes, task = explanation.is_classifier, explanation.subject.task
     n_ids = len(task.label_names or []) if classes else 1 if explanation.is_number else task.tokenizer.vocab_size
@@ -273,20 +269,3 @@ def erase_id(task: Task) -> int:
 def number_prediction(output: float) -> Prediction:
     """Return the output of a regressor in the place of a prediction; it is no choice, so that its probability is 1."""
     return Prediction(None, output, [Candidate(0, NUMBER, output, 0.0)], None)
-
-
-def requested_prediction(explanation: Explanation, prediction: int | None) -> Prediction:
-    """Return the prediction of a request; of a regressor its output."""
-    if explanation.is_number and prediction in (None, 0):
-        return number_prediction(float(explanation.records["logits"].value[0]))
-    return explanation.predictions[prediction_index(explanation, prediction)]
-
-
-def prediction_index(explanation: Explanation, prediction: int | None) -> int:
-    """Return the index of a prediction, by default the first of the answer."""
-    n = max(len(explanation.predictions), explanation.is_number)
-    if prediction is None:
-        return next(iter(explanation.answered), n - 1)
-    if not 0 <= prediction < n:
-        raise UsageError(f"prediction {prediction} does not exist", f"predictions run from 0 to {n - 1}")
-    return prediction

@@ -146,16 +146,10 @@ class Edits:
     def _apply(self, edit: Edit, x: Tensor, other: Mapping[str, Step]) -> Tensor:
         if edit.kind == "skip":
             return self._states[self._before[edit.step]]
-        axes = [axis.name for axis in self.records[edit.step].axes]
-        n_leading = x.dim() - len(axes)  # the batch, where the step has one
-        indices = axis_indices(axes, x.shape[n_leading:], edit.slice)
-        grid = (
-            *[slice(None)] * n_leading,
-            *torch.meshgrid(*(torch.tensor(i, device=x.device) for i in indices), indexing="ij"),
-        )
-        x = x.clone()
+        grid, x = (..., *_places(self.records[edit.step], edit.slice, x)), x.clone()
         if edit.kind == "B":
-            x[grid] = _values_of_other(edit, other).to(x)
+            theirs = other[edit.step]
+            x[grid] = theirs.value[_places(theirs, edit.other or edit.slice, theirs.value)].to(x)
         elif edit.kind == "mean":
             x[grid] = self._mean(edit.step, x)[grid]
         elif (change := KINDS[edit.kind].change) is not None:
@@ -180,7 +174,7 @@ class Edits:
         """Refuse an edit that does not fit its step, before any pass."""
         record = self.records[edit.step]
         axes = [axis.name for axis in record.axes]
-        indices = axis_indices(axes, record.shape, edit.slice)
+        here = _places(record, edit.slice, record.value)
         if KINDS[edit.kind].decimals and not record.value.is_floating_point():
             raise UsageError(f"{edit.step} holds no decimal numbers, so it can only be set", "as in: …=0")
         if edit.kind == "mean":
@@ -197,9 +191,9 @@ class Edits:
                 hint = "give a second text, whose values are taken"
                 raise UsageError(f"{edit}: there is no second text with the step {edit.step}", hint)
             theirs = other[edit.step]
-            taken = axis_indices([axis.name for axis in theirs.axes], theirs.shape, edit.other or edit.slice)
-            if [len(i) for i in indices] != [len(i) for i in taken]:
-                sizes, others = (" × ".join(str(len(i)) for i in some) for some in (indices, taken))
+            taken = _places(theirs, edit.other or edit.slice, theirs.value)
+            if [*map(len, here)] != [*map(len, taken)]:
+                sizes, others = (" × ".join(map(str, map(len, some))) for some in (here, taken))
                 message = f"{edit}: the slice is {sizes} here and {others} in the second text"
                 raise UsageError(message, "name a slice of the second text that is as large: =B[token:0-3]")
 
@@ -243,11 +237,12 @@ def why_no_edits(explanation: Explanation) -> str | None:
     return f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {count}"
 
 
-def _values_of_other(edit: Edit, other: Mapping[str, Step]) -> Tensor:
-    """Return the second text's values."""
-    record = other[edit.step]
-    indices = axis_indices([axis.name for axis in record.axes], record.shape, edit.other or edit.slice)
-    return record.value[torch.meshgrid(*map(torch.tensor, indices), indexing="ij")]
+def _places(step: Step, part: str, x: Tensor) -> tuple[Tensor, ...]:
+    """Return the indices of a slice of a step in a tensor x of its numbers, whose last axes are those of the step."""
+    axes = [axis.name for axis in step.axes]
+    sizes = x.shape[x.dim() - len(axes) :]
+    indices = [torch.tensor(i, device=x.device) for i in axis_indices(axes, sizes, part)]
+    return tuple(index.view(-1, *[1] * later) for later, index in enumerate(indices[::-1]))[::-1]
 
 
 def _weights_of(scores: str) -> str:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,12 +28,11 @@ from msgspec import Meta
 from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.edits.grammar import Edit
-from glassformer.explain.edits.measure import measure_of_answer
-from glassformer.explain.edits.sweeps import sweep_keys
-from glassformer.explain.edits.what_if import WhatIf, what_if
-from glassformer.explain.explanation import Explanation, compute_explanation
+from glassformer.explain.edits.measure import measure_of_answer, swept
+from glassformer.explain.edits.sweeps import blocked_keys
+from glassformer.explain.edits.what_if import WhatIf, explain_unedited, what_if
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.one_label import of_same_label
-from glassformer.explain.predictions import output_of, rows_of
 from glassformer.explain.request import MAX_EDITS, EditText, Request, Text, TraceRequest
 from glassformer.explain.subject import MODEL, Subject, checkpoint_sha256
 from glassformer.utils import safe_read
@@ -120,16 +119,17 @@ def _equal(answer: str, expected: str, of_numbers: bool) -> bool:
 
 
 def make_finding(
-    explanation: Explanation, edits: Sequence[str], other: Explanation | None = None, name: str = ""
+    explanation: Explanation,
+    edits: Sequence[str],
+    other: Explanation | None = None,
+    name: str = "",
+    controls: Sequence[Sequence[str]] | None = None,
 ) -> Finding:
     """Return the finding of some edits; if they are of one head, its controls are the same edits of the others."""
     result, request = what_if(explanation, edits, other), of_same_label(explanation.request, explanation.subject)
     if request.edits:
         raise UsageError("a finding compares with the text without edits", "take the explanation without edits")
-    controls = []
-    for control in _other_heads(explanation, edits):
-        after = what_if(explanation, control, other).answer_after
-        controls.append(Control(control, after or ""))
+    controls = _other_heads(explanation, edits) if controls is None else controls
     return Finding(
         name=name or " ".join(result.edits),
         text=explanation.request.text,
@@ -138,7 +138,7 @@ def make_finding(
         after=result.answer_after or "",
         change=_change(explanation, result),
         other_text=None if other is None else other.request.text,
-        control=controls,
+        control=[Control([*one], what_if(explanation, one, other).answer_after or "") for one in controls],
         request={name: value for name, value in request.to_json().items() if name not in ("text", "edits")},
     )
 
@@ -146,10 +146,8 @@ def make_finding(
 def _change(explanation: Explanation, result: WhatIf) -> float:
     """Return by how much the log-probability of the answer changes, or the number itself."""
     measure = measure_of_answer(explanation)
-    before, after = (
-        float(measure.of(rows_of(output_of(e).double())).sum()) for e in (explanation.records, result.records)
-    )
-    return float(f"{after - before:.6g}") if measure.unit == "number" else round(after - before, 4)
+    change = measure.total(result.records) - measure.total(explanation.records)
+    return float(f"{change:.6g}") if measure.unit == "number" else round(change, 4)
 
 
 def _other_heads(explanation: Explanation, edits: Sequence[str]) -> list[list[str]]:
@@ -172,13 +170,9 @@ def find_head(explanation: Explanation, other: Explanation) -> Finding | None:
     if len(first) != len(second):
         raise UsageError(f"the texts have {len(first)} and {len(second)} tokens", "choose texts of equally many")
     keys = [i for i, (a, b) in enumerate(zip(first.ids, second.ids, strict=True)) if a != b]
-    effects = [
-        row[key]
-        for grid in sweep_keys(explanation).grids
-        if grid.stream == first.name
-        for row in grid.effects
-        for key in keys
-    ]
+    reading = (step for step in explanation.records.steps.values() if step.site == "weights")
+    variants = [one for step in reading if step.axes[-1].stream == first.name for one in blocked_keys(step, keys)]
+    effects = swept(explanation, variants, measure_of_answer(explanation)).rows
     for effect in sorted(effects, key=lambda effect: effect.change)[:MAX_TRIED]:
         if what_if(explanation, effect.edits).answer_after == other.answer["headline"]:
             name = f"This head decides between {explanation.request.text} and {other.request.text}"
@@ -223,10 +217,5 @@ def _finding(path: Path, number: int, data: Any) -> Finding:
 
 def measure_again(subject: Subject, finding: Finding) -> Finding:
     """Return a finding with the same edits measured on the model as it is now."""
-    request = finding.trace_request
-    base = compute_explanation(subject, request.without_edits())
-    second = of_same_label(request.of_other_text(), base.subject)
-    other = None if request.other_text is None else compute_explanation(subject, second)
-    now = make_finding(base, finding.edits, other, finding.name)
-    after = [Control(one.edits, what_if(base, one.edits, other).answer_after or "") for one in finding.control]
-    return replace(now, control=after)
+    base, other = explain_unedited(subject, finding.trace_request)
+    return make_finding(base, finding.edits, other, finding.name, [one.edits for one in finding.control])

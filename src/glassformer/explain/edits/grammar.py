@@ -64,7 +64,7 @@ _EDIT = re.compile(
 )
 MAX_NUMBER = 1e4
 """Largest number of an edit, in either direction."""
-HINT = "write a step, a slice and =0, =NUMBER, *NUMBER, =mean, =B, =blocked or =skip: decoder.1.cross.context[head:2]=0"
+HINT = f"write a step, a slice and {', '.join(kind.written for kind in KINDS.values())}: decoder.1.cross.head2=0"
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ under each of several sets of edits, in a few batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
+from glassformer.explain.capture.tape import Step
 from glassformer.explain.edits.apply import Edits, check_whole, edits_on
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import NUMBER, readable, rows_of
@@ -25,6 +26,7 @@ from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.tasks import Task
 from glassformer.text.answers import written_number
 from glassformer.utils.device import tuned
+from glassformer.utils.formatting import shortened
 from glassformer.utils.process_settings import check_cancelled
 
 Unit = Literal["nats", "number"]
@@ -44,7 +46,7 @@ class Measure:
         scale: of a number what is added to the output times the second; None for classes and tokens.
         target: the class or token in readable form; of several predictions the first.
         contrast: what it is compared with; empty for log-probabilities.
-        position: that of the first prediction; None for a classifier or a number.
+        positions: those of the predictions; None for a classifier or a number.
     """
 
     rows: tuple[int, ...]
@@ -53,7 +55,7 @@ class Measure:
     scale: tuple[float, float] | None
     target: str
     contrast: str
-    position: int | None
+    positions: tuple[int | None, ...]
 
     @property
     def unit(self) -> Unit:
@@ -70,6 +72,10 @@ class Measure:
             return rows.gather(-1, ids)[..., 0] - rows[..., self.foil]
         return rows.log_softmax(dim=-1).gather(-1, ids)[..., 0]
 
+    def total(self, steps: Mapping[str, Step]) -> float:
+        """Return the sum of what is followed over the predictions, given the steps of a pass."""
+        return float(self.of(rows_of(steps["logits"].value.double())).sum())
+
     def read(self, logits: Float[Tensor, "P C"], task: Task) -> list[str]:
         """Return the most probable class or token of each prediction, or the number, as text."""
         if self.scale is not None:
@@ -77,29 +83,26 @@ class Measure:
         return [readable(task, id) for id in logits[list(self.rows)].argmax(dim=-1).tolist()]
 
 
-class Result:
-    """What was measured, with a short `repr`: how many rows it has, and in which unit."""
-
-    def __repr__(self) -> str:
-        fields = vars(self)
-        counts = ", ".join(f"{len(rows)} {name}" for name, rows in fields.items() if isinstance(rows, list))
-        return f"<{type(self).__name__} in {fields['unit']}: {counts}>"
-
-
 def measure_of_answer(explanation: Explanation) -> Measure:
     """Return the log-probability of each class or token of the answer without edits; or the number."""
     explanation.check_has_answer()
     task, rows = explanation.subject.task, explanation.answered
     if explanation.is_number:
-        return Measure((0,), (0,), None, task.decision.scale, NUMBER, "", None)
+        return Measure((0,), (0,), None, task.decision.scale, NUMBER, "", (None,))
     chosen = [explanation.predictions[i] for i in rows]
     ids = tuple((p.actual or p.top[0]).id for p in chosen)
-    return Measure(tuple(rows), ids, None, None, readable(task, ids[0]), "", chosen[0].position)
+    return Measure(tuple(rows), ids, None, None, readable(task, ids[0]), "", tuple(p.position for p in chosen))
 
 
-def positions_of(explanation: Explanation) -> list[int | None]:
-    """Return the position of each prediction of the answer; None for a classifier or a number."""
-    return [explanation.predictions[i].position for i in explanation.answered] or [None]
+def prediction_index(explanation: Explanation, prediction: int | None) -> int:
+    """Return the index of a prediction, by default the first of the answer; of a number it is 0."""
+    explanation.check_has_answer()
+    n = max(len(explanation.predictions), explanation.is_number)
+    if prediction is None:
+        return next(iter(explanation.answered), n - 1)
+    if not 0 <= prediction < n:
+        raise UsageError(f"prediction {prediction} does not exist", f"predictions run from 0 to {n - 1}")
+    return prediction
 
 
 def measure_of_difference(
@@ -109,20 +112,18 @@ def measure_of_difference(
 
     Of a regressor that is its number minus the mean of the training numbers.
     """
-    explanation.check_has_answer()
     task = explanation.subject.task
     if explanation.is_number:
-        return Measure((0,), (0,), None, (0.0, task.decision.scale[1]), NUMBER, MEAN, None)
+        return Measure((0,), (0,), None, (0.0, task.decision.scale[1]), NUMBER, MEAN, (None,))
     chosen = explanation.predictions[prediction]
     target = (chosen.actual or chosen.top[0]).id if target is None else target
     foil = next(candidate.id for candidate in chosen.top if candidate.id != target) if foil is None else foil
     names = readable(task, target), readable(task, foil)
-    return Measure((prediction,), (target,), foil, None, *names, chosen.position)
+    return Measure((prediction,), (target,), foil, None, *names, (chosen.position,))
 
 
 def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
     """Return the logits, or the output, of a text without further edits, in double precision."""
-    explanation.check_has_answer()
     check_whole(explanation)
     return rows_of(explanation.records["logits"].value.double())
 
@@ -162,8 +163,9 @@ def edited_logits(
     explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None = None
 ) -> Float[Tensor, "N P C"]:
     """Return the logits, or outputs, of one text under each of several sets of edits, in double precision."""
-    explanation.check_has_answer()
     check_whole(explanation, other)
+    if not variants:
+        return base_logits(explanation)[None][:0]
     logits = torch.cat(list(_batches(explanation, variants, other))).double()
     return logits[:, None] if logits.dim() == 2 else logits
 
@@ -191,34 +193,146 @@ def repeated(value: Any, n: int) -> Any:
 
 
 @dataclass(frozen=True)
-class VariantEffect:
-    """What one set of edits changes in the prediction of a text, in few numbers."""
+class Effect:
+    """What edits change in one prediction."""
 
-    edits: list[str]
-    """The edits."""
-    change: float
-    """Change of the log-probability of what is predicted without edits, summed over the predictions; or of a number."""
-    n_changed: int
-    """Number of predictions that differ; a number differs where its text does."""
     position: int | None
-    """Position where the log-probability falls most; null for a classifier or a number."""
+    """Position of the prediction; null for the whole text, by a classifier."""
+    target: str
+    """The class or token that is followed: the model's own prediction, or the token that follows in the text."""
+    contrast: str
+    """What it is compared with: what the edited model predicts instead, else the second most probable."""
     before: str
-    """The most probable class or token there without edits, or the number."""
+    """The most probable class or token without edits."""
     after: str
     """The same with edits."""
+    difference_before: float
+    """Logit of the target minus that of the contrast, without edits."""
+    difference_after: float
+    """The same with edits."""
+    log_prob_before: float
+    """Log-probability of the target without edits, in nats."""
+    log_prob_after: float
+    """The same with edits."""
+    rank_after: int
+    """Number of classes or tokens with a larger logit than the target, with edits."""
+    kl: float
+    """Kullback–Leibler divergence of the distribution with edits from that without, in nats."""
 
 
-def variant_effects(explanation: Explanation, variants: Sequence[Sequence[str]]) -> list[VariantEffect]:
-    """Return the effects of several sets of edits on the answer."""
-    if not variants:
-        return []
-    measure, base = measure_of_answer(explanation), base_logits(explanation)
-    after = edited_logits(explanation, variants)
-    changes, task = measure.of(after) - measure.of(base), explanation.subject.task
-    before, positions = measure.read(base, task), positions_of(explanation)
-    found = []
-    for edits, change, logits in zip(variants, changes, after, strict=True):
-        texts, at = measure.read(logits, task), int(change.argmin())
-        n_changed = sum(text != was for text, was in zip(texts, before, strict=True))
-        found.append(VariantEffect([*edits], float(change.sum()), n_changed, positions[at], before[at], texts[at]))
+def effects_of(explanation: Explanation, before: Float[Tensor, "P C"], after: Float[Tensor, "P C"]) -> list[Effect]:
+    """Return the effect on each prediction of the answer, given the logits without and with edits; none on a number."""
+    found, task = [], explanation.subject.task
+    for i in explanation.answered if explanation.predictions else ():
+        prediction, a, w = explanation.predictions[i], before[i], after[i]
+        target, instead = (prediction.actual or prediction.top[0]).id, int(w.argmax())
+        other = instead if instead != target else next(c.id for c in prediction.top if c.id != target)
+        log_a, log_w = a.log_softmax(dim=-1), w.log_softmax(dim=-1)
+        effect = Effect(
+            position=prediction.position,
+            target=readable(task, target),
+            contrast=readable(task, other),
+            before=prediction.top[0].piece,
+            after=readable(task, instead),
+            difference_before=float(a[target] - a[other]),
+            difference_after=float(w[target] - w[other]),
+            log_prob_before=float(log_a[target]),
+            log_prob_after=float(log_w[target]),
+            rank_after=int((w > w[target]).sum()),
+            kl=float((log_a.exp() * (log_a - log_w)).sum()),
+        )
+        found.append(effect)
     return found
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """What one set of edits changes in what is followed of a text."""
+
+    name: str
+    """What is edited: a part ("encoder.0.self.head2", "encoder.0.ff"), an attention ("encoder.0.self"), a checkpoint;
+    of layers the last state that is read."""
+    edits: list[str]
+    """The edits; none where nothing switches a part off."""
+    value_before: float
+    """What is followed, without edits: the sum over the predictions, or the number."""
+    value_after: float
+    """The same with edits."""
+    before: str
+    """The most probable class or token without edits where the log-probability falls most; the number, or an answer."""
+    after: str
+    """The same with edits."""
+    n_changed: int
+    """Number of predictions that differ; a number differs where its text does, a checkpoint where its answer does."""
+    position: int | None
+    """Position where the log-probability falls most; null for a classifier or a number."""
+    effects: list[Effect] = field(default_factory=list)
+    """Of layers the effect on each prediction."""
+    alone: SweepRow | None = None
+    """Of a head the effect of switching off the other heads of the same block; null where there are none."""
+    direct: float | None = None
+    """Of contributions the term of the sum, with all norms held; null in other sweeps."""
+
+    @property
+    def change(self) -> float:
+        """Return by how much the edits change what is followed."""
+        return self.value_after - self.value_before
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep:
+    """The same kind of edit all over a model, or the parts of a sum."""
+
+    rows: list[SweepRow]
+    """In order of computation; checkpoints in that of training."""
+    unit: Unit
+    """Of what is followed: "nats" of log-probability or of a logit difference, or "number", that of the training."""
+    target: str
+    """The class or token that is followed, of several the first; or "number"."""
+    contrast: str
+    """Of contributions what it is compared with; for a number "mean of the training numbers"."""
+    position: int | None
+    """Position of the first prediction that is followed; null for a classifier or a number."""
+    value: float
+    """What is followed, without these edits; of contributions a logit difference, or the number minus that mean."""
+    untrained: float | None = None
+    """Of parts the largest change, in size, when a part of the same model with initial weights is off."""
+    error: float | None = None
+    """Of contributions their sum minus the value, which only rounding should leave."""
+
+    def __repr__(self) -> str:
+        return f"<Sweep of {shortened(self.target, 40)!r} in {self.unit}: {len(self.rows)} rows>"
+
+
+def swept(
+    explanation: Explanation, variants: Sequence[tuple[str, Sequence[str]]], measure: Measure, each: bool = False
+) -> Sweep:
+    """Return what several named sets of edits change; a set may be empty.
+
+    Args:
+        explanation: the explanation of the text.
+        variants: names and edits.
+        measure: what is followed.
+        each: give the effect on each prediction, too.
+    """
+    base, task = base_logits(explanation), explanation.subject.task
+    edited = iter(edited_logits(explanation, [edits for _, edits in variants if edits]))
+    whole, before = measure.of(base), measure.read(base, task)
+    rows = []
+    for name, edits in variants:
+        logits = next(edited) if edits else base
+        values, texts = measure.of(logits), measure.read(logits, task)
+        at = int((values - whole).argmin())
+        row = SweepRow(
+            name=name,
+            edits=[*edits],
+            value_before=float(whole.sum()),
+            value_after=float(values.sum()),
+            before=before[at],
+            after=texts[at],
+            n_changed=sum(text != was for text, was in zip(texts, before, strict=True)),
+            position=measure.positions[at],
+            effects=effects_of(explanation, base, logits) if each else [],
+        )
+        rows.append(row)
+    return Sweep(rows, measure.unit, measure.target, measure.contrast, measure.positions[0], float(whole.sum()))

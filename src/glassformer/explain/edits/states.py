@@ -4,108 +4,24 @@ Both directions are measured (Heimersheim and Nanda 2024, "How to use and interp
 puts the second text's state into the first, and asks how much of the first answer is lost; `denoising` puts the first
 text's state into the second, and asks how much of the first answer comes back. A state can be needed and not suffice,
 or suffice and not be needed.
-
-Of a decoder this is the logit lens (nostalgebraist 2020); of the encoder of a translator, whose decoder then reads an
-early memory, DecoderLens (Langedijk et al. 2023, https://arxiv.org/abs/2310.03686). The last norm takes its statistics
-from the state that it reads. Early rows are biased: those states were not made for this reader (Belrose et al. 2023,
-https://arxiv.org/abs/2303.08112).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from glassformer.errors import UsageError
 from glassformer.explain.edits.apply import check_whole
 from glassformer.explain.edits.measure import (
     Measure,
-    Result,
     Unit,
     base_logits,
-    edited_logits,
     effects,
     measure_of_answer,
     measure_of_difference,
-    positions_of,
 )
 from glassformer.explain.explanation import Explanation
-
-
-@dataclass(frozen=True)
-class LayerRow:
-    """The predictions after one layer."""
-
-    layer: int
-    """Number of layers that act, from 0; those after them are skipped."""
-    tokens: list[str]
-    """The most probable class or token of each prediction; or the number, as text."""
-    log_probs: list[float]
-    """Log-probability of what the whole model predicts, in nats; empty for a number."""
-    ranks: list[int]
-    """Number of classes or tokens with a larger logit than it; empty for a number."""
-    kl: list[float]
-    """Kullback–Leibler divergence of this distribution from that of the whole model, in nats; empty for a number."""
-    numbers: list[float]
-    """The number; empty for classes and tokens."""
-
-
-@dataclass(frozen=True)
-class LayersStack:
-    """The predictions by layer of one stack; the other stack acts whole."""
-
-    stack: str
-    """"encoder" or "decoder"."""
-    rows: list[LayerRow]
-    """From the embedding alone to the whole model."""
-
-
-@dataclass(frozen=True, repr=False)
-class LayersSweep(Result):
-    """The predictions after each layer."""
-
-    positions: list[int | None]
-    """Position of each prediction; null for a classifier or a number."""
-    stacks: list[LayersStack]
-    """The encoder before the decoder."""
-    unit: Unit
-    """Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers."""
-
-
-def sweep_layers(explanation: Explanation) -> LayersSweep:
-    """Return the predictions after each layer of each stack; the last row is the model's own."""
-    depth = explanation.records.n_layers
-    variants = [
-        [f"{stack}.{i}.state=skip" for i in range(n, n_layers)]
-        for stack, n_layers in depth.items()
-        for n in range(n_layers)
-    ]
-    measure, whole = measure_of_answer(explanation), base_logits(explanation)
-    early = iter(edited_logits(explanation, variants))
-    stacks = []
-    for stack, n_layers in depth.items():
-        rows = [_row(explanation, measure, n, next(early), whole) for n in range(n_layers)]
-        stacks.append(LayersStack(stack, [*rows, _row(explanation, measure, n_layers, whole, whole)]))
-    return LayersSweep(positions_of(explanation), stacks, measure.unit)
-
-
-def _row(explanation: Explanation, measure: Measure, layer: int, logits: Tensor, whole: Tensor) -> LayerRow:
-    """Return the predictions of logits (P, C), compared with those of the whole model."""
-    own, tokens = measure.of(logits), measure.read(logits, explanation.subject.task)
-    if measure.unit == "number":
-        return LayerRow(layer, tokens, [], [], [], own.tolist())
-    logits, whole = logits[list(measure.rows)], whole[list(measure.rows)]
-    log_probs, target = logits.log_softmax(dim=-1), whole.log_softmax(dim=-1)
-    return LayerRow(
-        layer=layer,
-        tokens=tokens,
-        log_probs=own.tolist(),
-        ranks=(log_probs > own[:, None]).sum(dim=-1).tolist(),
-        kl=(target.exp() * (target - log_probs)).sum(dim=-1).tolist(),
-        numbers=[],
-    )
-
+from glassformer.utils.formatting import shortened
 
 MIN_DIFFERENCE = 0.5
 """Smallest difference of the two texts' logit differences of which a share is given."""
@@ -117,6 +33,8 @@ MIN_DEVIATIONS = 0.1
 class StateRow:
     """The states of one depth, token by token."""
 
+    stream: str
+    """The stream of the tokens."""
     state: str
     """The embedding ("source", "embedding") or the state after a layer ("encoder.0.state")."""
     noising: list[float | None]
@@ -125,20 +43,8 @@ class StateRow:
     """Share of the first answer that comes back with this state of the first text in the second."""
 
 
-@dataclass(frozen=True)
-class StatesGrid:
-    """The states of one stream of tokens, by depth."""
-
-    stream: str
-    """The stream."""
-    pairs: list[list[int]]
-    """Positions in the first and in the second text that are taken for each other."""
-    rows: list[StateRow]
-    """From the embedding to the last layer."""
-
-
 @dataclass(frozen=True, repr=False)
-class StatesSweep(Result):
+class StatesSweep:
     """Every state of the residual stream, exchanged between two texts."""
 
     position: int | None
@@ -151,10 +57,14 @@ class StatesSweep(Result):
     """Logit of the first answer minus that of the second, in the first text; or its number minus the training mean."""
     other_difference: float
     """The same in the second text."""
-    grids: list[StatesGrid]
-    """One grid per stream."""
+    rows: list[StateRow]
+    """Stream by stream, each from the embedding to the last layer."""
     unit: Unit
     """Of the differences: "nats", as of log-probabilities, or "number", the unit of the training numbers."""
+
+    def __repr__(self) -> str:
+        texts = f"{shortened(self.answer, 40)!r} and {shortened(self.other_answer, 40)!r}"
+        return f"<StatesSweep between {texts} in {self.unit}: {len(self.rows)} rows>"
 
 
 def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
@@ -170,9 +80,9 @@ def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
             why = f"the number is {answer} for one text and {foil} for the other, too similar for shares"
             hint = f"choose a second text whose number is at least {least:.3g} away"
         raise UsageError(why, hint)
-    end = None if explanation.generation.masked is not None else measure.position
-    grids = []
-    for stream, states in _states(explanation):
+    end = None if explanation.generation.masked is not None else measure.positions[0]
+    found = list[StateRow]()
+    for stream, (_, states) in enumerate(states_of(explanation)):
         pairs = _pairs(explanation, other, stream, end)
         edits = [(state, i, j) for state in states for i, j in pairs]
         there = [[f"{s}[token:{i}]=B[token:{j}]"] for s, i, j in edits]
@@ -180,15 +90,15 @@ def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
         lost = (m_a - effects(explanation, there, measure, other)[:, 0]) / (m_a - m_b) if edits else []
         back = (effects(other, here, measure, explanation)[:, 0] - m_b) / (m_a - m_b) if edits else []
         none: list[float | None] = [None] * len(explanation.streams[stream])
-        rows = [StateRow(state, [*none], [*none]) for state in states]
+        rows = [StateRow(explanation.streams[stream].name, state, [*none], [*none]) for state in states]
         for at, ((_, i, _), noising, denoising) in enumerate(zip(edits, lost, back, strict=True)):
             row = rows[at // len(pairs)]
             row.noising[i], row.denoising[i] = float(noising), float(denoising)
-        grids.append(StatesGrid(explanation.streams[stream].name, [list(pair) for pair in pairs], rows))
-    if not any(grid.pairs for grid in grids):
+        found += rows
+    if all(share is None for row in found for share in row.noising):
         message = "no token of one text stands for one of the other: the texts share no beginning and no end"
         raise UsageError(message, "choose texts of equally many tokens")
-    return StatesSweep(measure.position, answer, foil, m_a, m_b, grids, measure.unit)
+    return StatesSweep(measure.positions[0], answer, foil, m_a, m_b, found, measure.unit)
 
 
 def _compared(a: Explanation, b: Explanation) -> tuple[Measure, tuple[str, str], float]:
@@ -221,14 +131,13 @@ def _first_difference(a: Explanation, b: Explanation) -> tuple[int, int, int]:
     raise UsageError("both texts have the same answer", "choose a second text with another answer")
 
 
-def _states(explanation: Explanation) -> list[tuple[int, list[str]]]:
-    """Return for each stream its index, and the names of its states in order of computation."""
-    layers = explanation.records.n_layers
-    stacks = list(layers)
-    names = ["embedding"] if len(stacks) == 1 else ["source", "target"]
+def states_of(explanation: Explanation) -> list[tuple[str, list[str]]]:
+    """Return for each stream the stack that reads it, and the names of its states in order of computation."""
+    depths = explanation.records.n_layers
+    names = ["embedding"] if len(depths) == 1 else ["source", "target"]
     return [
-        (i, [name, *(f"{stack}.{layer}.state" for layer in range(layers[stack]))])
-        for i, (name, stack) in enumerate(zip(names, stacks, strict=True))
+        (stack, [name, *(f"{stack}.{layer}.state" for layer in range(depth))])
+        for name, (stack, depth) in zip(names, depths.items(), strict=True)
     ]
 
 

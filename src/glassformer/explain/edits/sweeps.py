@@ -1,23 +1,32 @@
-"""Sweeps: the same kind of edit for every part of a model, all in a few batches.
+"""Sweeps: the same kind of edit all over a model, in a few batches.
 
-`sweep_parts`: each head and block switched off, each alone, and all heads of a block together. Single heads can each be
+parts: each head and block switched off, each head alone, and all heads of a block together. Single heads can each be
 dispensable while all together are not, which only the sum shows.
-`sweep_keys`: each head kept from attending to each token.
-
-Every checkpoint reads the tokens of one model, the one that the request names (teacher forcing), so that edits of any
-position fit, and the numbers of all checkpoints are of the same tokens.
+keys: each head kept from attending to each token.
+layers: what the model would answer after each layer, with the later ones skipped. Of a decoder this is the logit lens
+(nostalgebraist 2020); of the encoder of a translator, whose decoder then reads an early memory, DecoderLens (Langedijk
+et al. 2023, https://arxiv.org/abs/2310.03686). The last norm takes its statistics from the state that it reads. Early
+rows are biased: those states were not made for this reader (Belrose et al. 2023, https://arxiv.org/abs/2303.08112).
+contributions, states: `contributions.py`, `states.py`.
+checkpoints: the edits of an explanation at each checkpoint of its run. Every checkpoint reads the tokens of one model,
+the one that the request names (teacher forcing), so that edits of any position fit, and the numbers of all checkpoints
+are of the same tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits.measure import Result, Unit, VariantEffect, effects, measure_of_answer, variant_effects
+from glassformer.explain.capture.tape import Step
+from glassformer.explain.edits.contributions import contributions
+from glassformer.explain.edits.measure import Sweep, SweepRow, effects, measure_of_answer, swept
+from glassformer.explain.edits.states import StatesSweep, states_of, sweep_states
 from glassformer.explain.edits.what_if import predictions_of, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.inputs import filled_answer
@@ -27,111 +36,40 @@ from glassformer.explain.subject import View, list_checkpoints
 from glassformer.utils.device import tuned
 from glassformer.utils.process_settings import check_cancelled
 
-
-@dataclass(frozen=True)
-class Part:
-    """A part of the model, and what follows when it is switched off, or works alone."""
-
-    step: str
-    """Id of its attention weights, or of a feed-forward block's output."""
-    kind: Literal["head", "heads", "block"]
-    """A head; all heads of a block; a feed-forward block."""
-    head: int | None
-    """Number of the head, from 0."""
-    off: VariantEffect
-    """Effect of switching it off."""
-    alone: VariantEffect | None
-    """Effect of switching off the other heads of the same block; null where there are none."""
+SweepKind = Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"]
+Variants = list[tuple[str, list[str]]]
+"""Names, and the edits of each."""
 
 
-@dataclass(frozen=True, repr=False)
-class PartsSweep(Result):
-    """Every head and block of a model, switched off."""
-
-    parts: list[Part]
-    """In order of computation."""
-    untrained: float
-    """Largest change, in size, when a part of the same model with initial weights is off."""
-    unit: Unit
-    """Of the changes: "nats" of log-probability, or "number", the unit of the training numbers."""
-
-
-@dataclass(frozen=True)
-class KeysGrid:
-    """The heads of one attention block, each kept from attending to each token."""
-
-    step: str
-    """Id of the attention weights."""
-    stream: str
-    """The stream of the keys."""
-    effects: list[list[VariantEffect]]
-    """One list per head, one effect per key."""
+def sweep(
+    explanation: Explanation, kind: SweepKind, other: Explanation | None = None, prediction: int | None = None
+) -> Sweep | StatesSweep:
+    """Return the sweep of one kind; arguments as of `Explanation.sweep`."""
+    if kind not in SWEEPS:
+        raise UsageError(f"there is no sweep of {kind!r}", f"there is {', '.join(SWEEPS)}")
+    if (kind == "states") != (other is not None):
+        raise UsageError("a sweep of states needs a second text, and no other sweep does")
+    if kind != "contributions" and prediction is not None:
+        raise UsageError("only contributions are of one prediction")
+    return SWEEPS[kind](explanation, *(one for one in (other, prediction) if one is not None))
 
 
-@dataclass(frozen=True, repr=False)
-class KeysSweep(Result):
-    """Every head of a model, kept from attending to each token."""
-
-    grids: list[KeysGrid]
-    """In order of computation."""
-    unit: Unit
-    """Of the changes: "nats" of log-probability, or "number", the unit of the training numbers."""
-
-    def strongest(self, n: int = 10) -> list[VariantEffect]:
-        """Return the n effects that lower the log-probability most, or change the number most, the largest first."""
-        every = [effect for grid in self.grids for row in grid.effects for effect in row]
-        return sorted(every, key=_strength(self.unit))[:n]
-
-
-def sweep_parts(explanation: Explanation) -> PartsSweep:
-    """Return the effect of switching off each head and block, of each head alone, and of all heads of a block."""
-    plans = _plans(explanation)
-    found = iter(variant_effects(explanation, [edits for plan in plans for edits in (plan.off, plan.alone) if edits]))
-    parts = [Part(plan.step, plan.kind, plan.head, next(found), next(found) if plan.alone else None) for plan in plans]
-    untrained = _untrained(explanation, [plan.off for plan in plans])
-    return PartsSweep(parts, untrained, measure_of_answer(explanation).unit)
-
-
-def sweep_keys(explanation: Explanation) -> KeysSweep:
-    """Return the effect of blocking each key for each head; raises as `sweep_parts`."""
-    attentions = [step for step in explanation.records.steps.values() if step.site == "weights"]
-    variants = [
-        [f"{step.id.removesuffix('weights')}scores[head:{h};key:{k}]=blocked"]
-        for step in attentions
-        for h in range(step.shape[0])
-        for k in range(step.shape[-1])
-    ]
-    found = iter(variant_effects(explanation, variants))
-    grids = []
-    for step in attentions:
-        n_heads, _, n_keys = step.shape
-        rows = [[next(found) for _ in range(n_keys)] for _ in range(n_heads)]
-        grids.append(KeysGrid(step.id, step.axes[-1].stream or "", rows))
-    return KeysSweep(grids, measure_of_answer(explanation).unit)
-
-
-class _Plan(NamedTuple):
-    """A part with the edits that switch it off, and those that switch off the other heads of its block."""
-
-    step: str
-    kind: Literal["head", "heads", "block"]
-    head: int | None
-    off: list[str]
-    alone: list[str]
-
-
-def _plans(explanation: Explanation) -> list[_Plan]:
-    """Return how each part is switched off."""
-    plans: list[_Plan] = []
+def _sweep_parts(explanation: Explanation) -> Sweep:
+    off, others = Variants(), dict[str, list[str]]()
     for id, step in explanation.records.steps.items():
+        block = id.rpartition(".")[0]
         if step.site == "weights":
-            block = id.removesuffix(".weights")
-            off = [f"{block}.context[head:{h}]=0" for h in range(step.shape[0])]
-            plans += [_Plan(id, "head", h, [one], [edit for edit in off if edit != one]) for h, one in enumerate(off)]
-            plans.append(_Plan(id, "heads", None, [f"{block}.context=0"], []))
+            heads = {f"{block}.head{h}": f"{block}.context[head:{h}]=0" for h in range(step.shape[0])}
+            off += [(head, [edit]) for head, edit in heads.items()]
+            off.append((block, [f"{block}.context=0"]))
+            others |= {head: [one for one in heads.values() if one != edit] for head, edit in heads.items()}
         elif step.block == "ff" and step.site == "out":
-            plans.append(_Plan(id, "block", None, [f"{id}=0"], []))
-    return plans
+            off.append((block, [f"{id}=0"]))
+    alone = [(head, edits) for head, edits in others.items() if edits]
+    found = swept(explanation, [*off, *alone], measure_of_answer(explanation))
+    of_others = {row.name: row for row in found.rows[len(off) :]}
+    rows = [replace(row, alone=of_others.get(row.name)) for row in found.rows[: len(off)]]
+    return replace(found, rows=rows, untrained=_untrained(explanation, [edits for _, edits in off]))
 
 
 def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> float:
@@ -148,60 +86,41 @@ def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> f
     return float((totals[1:] - totals[0]).abs().max())
 
 
-@dataclass(frozen=True)
-class CheckpointEffect:
-    """What edits change in one checkpoint of a run."""
-
-    checkpoint: str
-    """"model" or the name of a checkpoint."""
-    step: int | None
-    """Its training step."""
-    answer_before: str
-    """What it answers without edits: class, number; or after each of the tokens that all checkpoints read, the next."""
-    answer_after: str
-    """The same with edits."""
-    log_prob_before: float | None
-    """Log-probability of the tokens, or of the class, without edits, in nats; null for a number."""
-    log_prob_after: float | None
-    """The same with edits."""
-    number_before: float | None
-    """The number without edits; null for classes and tokens."""
-    number_after: float | None
-    """The same with edits."""
+def _sweep_keys(explanation: Explanation) -> Sweep:
+    steps = [step for step in explanation.records.steps.values() if step.site == "weights"]
+    variants = [one for step in steps for one in blocked_keys(step, range(step.shape[-1]))]
+    return swept(explanation, variants, measure_of_answer(explanation))
 
 
-@dataclass(frozen=True, repr=False)
-class CheckpointsSweep(Result):
-    """What edits change in every checkpoint of a run."""
-
-    checkpoints: list[CheckpointEffect]
-    """The first training step first."""
-    unit: Unit
-    """Of what is followed: "nats" of log-probability, or "number", the unit of the training numbers."""
+def blocked_keys(weights: Step, keys: Iterable[int]) -> Variants:
+    """Return the edits that keep each head of an attention from attending to each of these keys."""
+    block, heads = weights.id.rpartition(".")[0], range(weights.shape[0])
+    return [(block, [f"{block}.scores[head:{h};key:{k}]=blocked"]) for h in heads for k in keys]
 
 
-def _strength(unit: Unit) -> Callable[[VariantEffect], float]:
-    """Return the key by which the strongest effect is first: an answer loses probability; a number rises or falls."""
-    return lambda effect: -abs(effect.change) if unit == "number" else effect.change
+def _sweep_layers(explanation: Explanation) -> Sweep:
+    variants = [
+        (state, [f"{later}=skip" for later in states[n + 1 :]])
+        for _, states in states_of(explanation)
+        for n, state in enumerate(states)
+    ]
+    return swept(explanation, variants, measure_of_answer(explanation), each=True)
 
 
-def sweep_checkpoints(explanation: Explanation) -> CheckpointsSweep:
-    """Return the effect of the edits of an explanation at each checkpoint of its run, the first training step first."""
+def _sweep_checkpoints(explanation: Explanation) -> Sweep:
     if explanation.base is None:
         raise UsageError("a sweep of checkpoints needs edits", "as in: explain(run, TraceRequest(text, edits=…))")
     base, other, request = explanation.base, explanation.other, explanation.request
-    measure, found = measure_of_answer(base), []
+    measure, rows = measure_of_answer(base), list[SweepRow]()
     for info in list_checkpoints(explanation.run):
         check_cancelled()
-        model = base.subject.at(info["name"])
-        at = _at(base, model)
-        result = what_if(at, request.edits, None if other is None else _at(other, model), again=False)
-        logits = [rows_of(one.records["logits"].value) for one in (at, result)]
-        before, after = (_answer(base, one) for one in logits)
-        values = [float(measure.of(one.double()).sum()) for one in logits]
-        of_unit = (None, None, *values) if measure.unit == "number" else (*values, None, None)
-        found.append(CheckpointEffect(info["name"], info["step"], before, after, *of_unit))
-    return CheckpointsSweep(found, measure.unit)
+        view = base.subject.at(info["name"])
+        at = _at(base, view)
+        result = what_if(at, request.edits, None if other is None else _at(other, view), again=False)
+        before, after = (measure.total(one.records) for one in (at, result))
+        was, now = (_answer(base, rows_of(one.records["logits"].value)) for one in (at, result))
+        rows.append(SweepRow(info["name"], [*request.edits], before, after, was, now, int(was != now), None))
+    return Sweep(rows, measure.unit, measure.target, "", measure.positions[0], measure.total(base.records))
 
 
 def _at(explanation: Explanation, subject: View) -> Explanation:
@@ -212,7 +131,7 @@ def _at(explanation: Explanation, subject: View) -> Explanation:
     return replace(moved, predictions=predictions_of(moved, records["logits"].value))
 
 
-def _answer(explanation: Explanation, logits: Any) -> str:
+def _answer(explanation: Explanation, logits: Tensor) -> str:
     """Return what logits (P, C) predict, token by token, or the number of an output."""
     subject, masked, t = explanation.subject, explanation.generation.masked, explanation.subject.task.tokenizer
     if explanation.is_number or explanation.is_classifier:
@@ -221,3 +140,14 @@ def _answer(explanation: Explanation, logits: Any) -> str:
         return filled_answer(subject, explanation.request.text, logits[masked])["headline"]
     best = logits[explanation.answered].argmax(dim=-1).tolist()
     return t.decode(best[:-1] if best[-1:] == [t.eos_id] else best)
+
+
+SWEEPS: dict[str, Callable[..., Any]] = {
+    "parts": _sweep_parts,
+    "keys": _sweep_keys,
+    "layers": _sweep_layers,
+    "contributions": contributions,
+    "states": sweep_states,
+    "checkpoints": _sweep_checkpoints,
+}
+"""The sweeps by kind."""

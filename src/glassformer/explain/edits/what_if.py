@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
 from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edits_on
 from glassformer.explain.edits.grammar import Edit
+from glassformer.explain.edits.measure import Effect, effects_of
 from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.explanation import Explanation, compute_explanation
 from glassformer.explain.inputs import answer_without_decoding, encode
@@ -30,33 +32,7 @@ from glassformer.explain.trace import Trace, trace
 from glassformer.utils.device import tuned
 from glassformer.utils.formatting import shortened
 
-
-@dataclass(frozen=True)
-class Effect:
-    """What edits change in one prediction."""
-
-    position: int | None
-    """Position of the prediction; null for the whole text, by a classifier."""
-    target: str
-    """The class or token that is followed: the model's own prediction, or the token that follows in the text."""
-    contrast: str
-    """What it is compared with: what the edited model predicts instead, else the second most probable."""
-    before: str
-    """The most probable class or token without edits."""
-    after: str
-    """The same with edits."""
-    difference_before: float
-    """Logit of the target minus that of the contrast, without edits."""
-    difference_after: float
-    """The same with edits."""
-    log_prob_before: float
-    """Log-probability of the target without edits, in nats."""
-    log_prob_after: float
-    """The same with edits."""
-    rank_after: int
-    """Number of classes or tokens with a larger logit than the target, with edits."""
-    kl: float
-    """Kullback–Leibler divergence of the distribution with edits from that without, in nats."""
+Explain = Callable[[Subject, TraceRequest], Explanation]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,35 +87,31 @@ class WhatIf:
 
 
 def explain_edited(
-    subject: Subject,
-    request: TraceRequest,
-    trace_id: str,
-    explain: Callable[[Subject, TraceRequest], Explanation] | None = None,
+    subject: Subject, request: TraceRequest, trace_id: str, explain: Explain | None = None
 ) -> Explanation:
     """Return the explanation of a text under the edits of the request: the tokens are those without edits."""
     for edit in request.edits:
         Edit.parse(edit)  # before anything is computed
-    if explain is None:
-        base = compute_explanation(subject, request.without_edits(), f"{trace_id}-without")
-    else:
-        base = explain(subject, request.without_edits())
-    other = None
-    if request.other_text is not None:
-        second = of_same_label(request.of_other_text(), base.subject)
-        other = (explain or compute_explanation)(subject, second)
+    base, other = explain_unedited(subject, request, trace_id, explain)
     return with_edits(base, request.edits, other, trace_id=trace_id)
 
 
+def explain_unedited(
+    subject: Subject, request: TraceRequest, trace_id: str = "t1", explain: Explain | None = None
+) -> tuple[Explanation, Explanation | None]:
+    """Return the explanations of the text of a request without its edits, and of its second text."""
+    first, second = (partial(compute_explanation, trace_id=f"{trace_id}-{which}") for which in ("without", "other"))
+    base = (explain or first)(subject, request.without_edits())
+    if request.other_text is None:
+        return base, None
+    return base, (explain or second)(subject, of_same_label(request.of_other_text(), base.subject))
+
+
 def with_edits(
-    base: Explanation,
-    edits: Sequence[str],
-    other: Explanation | None = None,
-    *,
-    trace_id: str = "edited",
-    again: bool = True,
+    base: Explanation, edits: Sequence[str], other: Explanation | None = None, *, trace_id: str = "edited"
 ) -> Explanation:
     """Return the explanation of a text under edits, given that without them; errors as in `what_if`."""
-    result = what_if(base, edits, other, again=again)
+    result = what_if(base, edits, other)
     other_text = None if other is None else other.request.text
     return replace(
         base,
@@ -175,9 +147,7 @@ def what_if(
     tap = apply()
     edited = RecordStore(subject.model, explanation.model_inputs, explanation.streams, tap=tap)
     tap.check_fired()
-    after = predictions_of(explanation, output_of(edited))
-    logits = [rows_of(output_of(e).double()) for e in (records, edited)]
-    effects = [_effect(explanation, i, logits[0][i], logits[1][i], after[i]) for i in explanation.answered]
+    before, after = (rows_of(output_of(e).double()) for e in (records, edited))
     answer, why_not = _decode_again(explanation, edited, tap, apply) if again else (None, "")
     return WhatIf(
         edits=[str(edit) for edit in tap.edits],
@@ -187,9 +157,9 @@ def what_if(
         answer_after=None if answer is None else answer["headline"],
         why_not=why_not,
         same=[id for id, record in edited.items() if torch.equal(record.value, records[id].value)],
-        effects=effects,
+        effects=effects_of(explanation, before, after),
         records=edited,
-        answer=answer or _given_answer(explanation, after),
+        answer=answer or _given_answer(explanation, predictions_of(explanation, output_of(edited))),
     )
 
 
@@ -199,27 +169,6 @@ def predictions_of(explanation: Explanation, logits: Tensor) -> list[Prediction]
     following = [None if p.actual is None else p.actual.id for p in old]
     rows = rows_of(logits)[: len(old)]
     return top_predictions(explanation.subject.task, rows, [p.position for p in old], following)
-
-
-def _effect(explanation: Explanation, i: int, a: Tensor, w: Tensor, after: Prediction) -> Effect:
-    """Return the effect on one prediction, given its logits (C,) without and with edits."""
-    before = explanation.predictions[i]
-    target = before.actual or before.top[0]
-    contrast = after.top[0] if after.top[0].id != target.id else next(c for c in before.top if c.id != target.id)
-    log_a, log_w = a.log_softmax(dim=-1), w.log_softmax(dim=-1)
-    return Effect(
-        position=before.position,
-        target=target.piece,
-        contrast=contrast.piece,
-        before=before.top[0].piece,
-        after=after.top[0].piece,
-        difference_before=float(a[target.id] - a[contrast.id]),
-        difference_after=float(w[target.id] - w[contrast.id]),
-        log_prob_before=float(log_a[target.id]),
-        log_prob_after=float(log_w[target.id]),
-        rank_after=int((w > w[target.id]).sum()),
-        kl=float((log_a.exp() * (log_a - log_w)).sum()),
-    )
 
 
 def _given_answer(explanation: Explanation, after: list[Prediction]) -> Answer:

@@ -12,13 +12,13 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NotRequired, TypedDict, get_args
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 
 from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.attribution.attribute import AttributeRequest, attribute, erase_words
-from glassformer.explain.attribution.value_function import Method
+from glassformer.explain.attribution.value_function import METHODS
 from glassformer.explain.capture.tape import Step
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.learn.backward import is_gradient
@@ -31,7 +31,6 @@ from glassformer.explain.watch.probes import ProbeAnswer, ProbeRequest, default_
 from glassformer.explain.watch.training import Training, TrainingNow
 from glassformer.utils.formatting import counted
 
-IN_WORDS = {"erase": "by erasing", "integrated_gradients": "by integrated gradients"}
 MAX_BYTES = 20_000_000
 PARAMETERS_BYTES = 1_500_000
 """Size of the file up to which parameters are stored, unless all are wanted."""
@@ -92,7 +91,7 @@ class SavedPageData(TypedDict):
     under the first."""
     attributions: list[Annotated[Json, "{ request: AttributeRequest; attribution: Attribution }"]]
     """The weights of words, with the requests that they answer."""
-    erased: list[Annotated[Json, "{ request: EraseRequest; erased: Erased }"]]
+    erased: list[Annotated[Json, "{ request: AttributeRequest; erased: Erased }"]]
     """What is answered with a word erased, each alone."""
     dropped: list[str]
     """What the file lacks, and how to see it, a sentence each."""
@@ -183,7 +182,7 @@ def saved_attributions(
     begins after the deadline, but for a classifier's scores by leave-one-out.
     """
     attributions, erasures = list[Any](), list[Any]()
-    for method in get_args(Method):
+    for method, name in METHODS.items():
         for explained in explanations:
             once = explained.is_classifier or explained.is_number
             targets = [None] if once else written(explained)
@@ -199,7 +198,7 @@ def saved_attributions(
                 size = size_of(new)
                 if not new or size > room:
                     left = f"{len(targets) - n_done} of {len(targets)}"
-                    how = f"the weights of words {IN_WORDS[method]}"
+                    how = f"the weights of words by {name}"
                     dropped.append(f"Why: {how} for {left} answers are left out; the live page weighs any.")
                     break
                 room -= size

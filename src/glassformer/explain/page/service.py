@@ -16,16 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar
+from typing import Annotated, Any, TypedDict, TypeVar
 
 import numpy as np
 from msgspec import Meta
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.attribute import AttributeRequest, EraseRequest, attribute, erase
-from glassformer.explain.edits.contributions import contributions
-from glassformer.explain.edits.states import sweep_layers, sweep_states
-from glassformer.explain.edits.sweeps import sweep_checkpoints, sweep_keys, sweep_parts
+from glassformer.explain.attribution.attribute import AttributeRequest, attribute, erase
+from glassformer.explain.edits.sweeps import SweepKind, sweep
 from glassformer.explain.edits.what_if import explain_edited
 from glassformer.explain.explanation import Explanation, compute_decoding, compute_explanation
 from glassformer.explain.learn.learning import explain_learning
@@ -92,9 +90,6 @@ class Worker:
             del waiting, job, future  # an answer may not be kept alive until the next question
 
 
-SweepKind: TypeAlias = Literal["parts", "keys", "layers", "contributions", "states", "checkpoints"]
-
-
 @dataclass(frozen=True)
 class SweepRequest(Request):
     """What to edit in turn."""
@@ -102,19 +97,11 @@ class SweepRequest(Request):
     trace: ShortText
     """Id of the trace; for "checkpoints" of one with edits."""
     kind: SweepKind
-    """Heads and blocks; keys of each head; predictions after each layer; parts of a logit; states of a second text;
-    checkpoints."""
+    """As of `Explanation.sweep`."""
     other: ShortText | None = None
     """Id of the second trace, for "states"."""
     prediction: Id | None = None
     """Index of the prediction, for "contributions"; default: the first generated token."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.kind == "states") != (self.other is not None):
-            raise UsageError("a sweep of states needs a second trace, and no other sweep does")
-        if self.prediction is not None and self.kind != "contributions":
-            raise UsageError("only contributions are of one prediction")
 
 
 @dataclass(frozen=True)
@@ -132,10 +119,6 @@ class SaveRequest(Request):
     other: dict[str, Any] | None = None
     view: Annotated[str, Meta(max_length=10_000)] = ""
     training: Annotated[list[str], Meta(max_length=MAX_PROBES)] | None = None
-
-
-SWEEPS = {"parts": sweep_parts, "keys": sweep_keys, "layers": sweep_layers, "checkpoints": sweep_checkpoints}
-"""Those of a trace alone."""
 
 
 SAVE_SECONDS = 10.0
@@ -270,19 +253,15 @@ class Service:
         return plain(attribute(self._find(request.trace), request))
 
     def erase(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the `Erased` for an `EraseRequest`."""
-        request = EraseRequest.from_dict(body)
+        """Return the `Erased` for an `AttributeRequest`."""
+        request = AttributeRequest.from_dict(body)
         return plain(erase(self._find(request.trace), request))
 
     def sweep(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the sweep for a `SweepRequest`."""
         request = SweepRequest.from_dict(body)
-        explanation = self._find(request.trace)
-        if request.kind == "contributions":
-            return plain(contributions(explanation, request.prediction))
-        if request.kind == "states":
-            return plain(sweep_states(explanation, self._find(str(request.other))))
-        return plain(SWEEPS[request.kind](explanation))
+        explanation, other = self._find(request.trace), request.other and self._find(request.other)
+        return plain(sweep(explanation, request.kind, other or None, request.prediction))
 
     def decode(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return how a text is decoded, without tracing."""

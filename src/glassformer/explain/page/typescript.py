@@ -21,11 +21,10 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 from msgspec import Meta
 
 from glassformer.config import DecodeConfig, docstrings
-from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased, EraseRequest
+from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased
 from glassformer.explain.capture.sites import AXES
-from glassformer.explain.edits.contributions import Contributions
-from glassformer.explain.edits.states import LayersSweep, StatesSweep
-from glassformer.explain.edits.sweeps import CheckpointsSweep, KeysSweep, PartsSweep
+from glassformer.explain.edits.measure import Sweep
+from glassformer.explain.edits.states import StatesSweep
 from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
@@ -42,15 +41,10 @@ SENT = (
     RunInfo,
     AttributeRequest,
     Attribution,
-    EraseRequest,
     Erased,
     SweepRequest,
-    PartsSweep,
-    KeysSweep,
-    LayersSweep,
-    Contributions,
+    Sweep,
     StatesSweep,
-    CheckpointsSweep,
     SavedPageData,
     SavedPageFile,
     TrainingNow,
@@ -69,8 +63,7 @@ RENAMED: dict[type, str] = {
 }
 REQUESTS: dict[type, set[str]] = {
     TraceRequest: set(),
-    AttributeRequest: {"trace", "method"},
-    EraseRequest: {"trace"},
+    AttributeRequest: {"trace"},
     SweepRequest: set(),
     ControlRequest: set(),
     ProbeRequest: set(),

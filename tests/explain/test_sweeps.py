@@ -1,0 +1,400 @@
+"""Sweeps against the same edits made one by one and against smaller models, of classes, tokens and numbers."""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.browser.models import subject_of
+from tests.explain.test_edits import FORMS, OTHERS, TEXTS, explained
+from tests.helpers.for_each import for_each
+from tests.helpers.inference import untrained
+from tests.helpers.matrix import TEXTS as ALL_TEXTS
+from tests.helpers.matrix import make_cell, matrix_run, second_text, stack_of
+
+from glassformer.errors import UsageError
+from glassformer.explain.edits import measure, states
+from glassformer.explain.edits.measure import base_logits, edited_logits
+from glassformer.explain.edits.what_if import what_if
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.models.ensemble import members_of
+from glassformer.run import Run
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.model_folder import save_snapshot
+from glassformer.utils.process_settings import Cancelled, cancellable
+
+NGRAMS = [
+    pytest.param("lm", {"max_ngram": 3}, id="lm-ngrams"),
+    pytest.param("classify", {"text": {"ngrams": 60}}, id="classify-ngrams"),
+    pytest.param("classify", {"text": {"bigrams": 30}}, id="classify-bigrams"),
+]
+POOLINGS = [
+    pytest.param(task, {"pooling": how, "pre_norm": pre_norm}, id=f"{task}-{how}-{pre_norm}")
+    for task in ("classify", "regress")
+    for how in ("mean", "max", "mean+max", "first")
+    for pre_norm in (True, False)
+]
+LINEAR = [form for form in FORMS if form.values[0] != "pretrain"]  # the head of a masked model is not
+CASES = [*TEXTS, "plain", "edited", "ensemble", "edited ensemble"]
+"""Tasks, and of a number the cases of the matrix."""
+EDIT = "encoder.0.self.context=0"
+
+
+def random_model(task: str, text: dict[str, int] | None = None, **form: Any) -> Any:
+    """A random model, also with the n-grams or bigrams of words."""
+    small = {"n_layers": 2, "d_model": 12, "n_heads": 3, "d_ff": 20} | form
+    return subject_of((task, small), **(text or {})) if text or task == "regress" else untrained(task, **small)
+
+
+def traced(task: str, text: str, subject: Any) -> Explanation:
+    decode = {"max_new_tokens": 5} if task in ("translate", "lm") else {}
+    return explain(subject, TraceRequest(text, decode=decode))
+
+
+def of_case(case: str) -> Explanation:
+    return explained(case) if case in TEXTS else make_cell("regress", case, Path("unused")).e
+
+
+def number(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+def number_of(e: Explanation, *edits: str, other: Explanation | None = None) -> float:
+    """The number of the answer under edits, one pass of the model by itself."""
+    output = what_if(e, edits, other).records["logits"].value if edits else e.records["logits"].value
+    return float(e.subject.task.decision.numbers(output.numpy()).item())
+
+
+def followed(e: Explanation, *edits: str) -> float:
+    """What is followed of the answer, one pass of the model by itself."""
+    if e.is_number:
+        return number_of(e, *edits)
+    return sum(effect.log_prob_after for effect in what_if(e, edits or ["logits*1"], again=False).effects)
+
+
+@for_each(("task", "form"), [*FORMS, *NGRAMS])
+def test_a_batch_of_edits_gives_the_logits_of_each_alone(task: str, form: dict[str, Any]) -> None:
+    subject = random_model(task, **form)
+    e, other = (traced(task, text, subject) for text in (TEXTS[task], OTHERS[task]))
+    stack = stack_of(task)
+    variants = [
+        [f"{stack}.0.self.head1=0"],
+        [f"{stack}.1.state=skip"],
+        [f"{stack}.0.self.scores[head:2;key:0]=blocked", f"{stack}.1.ff.branch*0.5"],
+        [f"{stack}.0.state[token:1]=B"],
+        ["logits*1"],
+    ]
+    together = edited_logits(e, variants, other)
+    for edits, logits in zip(variants, together, strict=True):
+        alone = what_if(e, edits, other, again=False).records["logits"].value.double()
+        torch.testing.assert_close(logits, alone.reshape(logits.shape), atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(together[-1], base_logits(e), atol=1e-4, rtol=1e-5)
+
+
+@for_each("kind", ["parts", "keys"])
+@for_each("case", CASES)
+def test_each_row_is_its_edits_alone(case: str, kind: Any) -> None:
+    e = of_case(case)
+    sweep, before = e.sweep(kind), followed(e)
+    assert sweep.unit == ("number" if e.is_number else "nats") and sweep.value == pytest.approx(before, abs=1e-4)
+    heads = {id.removesuffix(".weights"): step.shape for id, step in e.records.steps.items() if step.site == "weights"}
+    rows = sweep.rows
+    if kind == "keys":
+        keys = [(block, h, k) for block, shape in heads.items() for h in range(shape[0]) for k in range(shape[-1])]
+        assert [row.edits for row in rows] == [[f"{block}.scores[head:{h};key:{k}]=blocked"] for block, h, k in keys]
+        assert [row.name for row in rows] == [block for block, *_ in keys]
+    else:
+        names = [f"{block}.head{h}" for block, shape in heads.items() for h in range(shape[0])]
+        blocks = [id.removesuffix(".out") for id in e.records if id.endswith("ff.out")]
+        assert sorted(row.name for row in rows) == sorted([*names, *heads, *blocks]) and sweep.untrained > 0
+        assert [row.name for row in rows if row.alone] == names
+        alone = next(row.alone for row in rows if row.name.endswith("head1"))
+        block = next(iter(heads))
+        assert alone.edits == [f"{block}.context[head:{h}]=0" for h in range(heads[block][0]) if h != 1]
+        rows = [*rows, *(row.alone for row in rows if row.alone)]
+    for row in rows if e.is_number else rows[:: 1 + len(rows) // 12]:
+        after, result = followed(e, *row.edits), what_if(e, row.edits, again=False)
+        assert (row.value_before, row.value_after) == pytest.approx((before, after), abs=1e-4)
+        assert row.change == row.value_after - row.value_before
+        if e.is_number:
+            assert (number(row.before), number(row.after)) == pytest.approx((before, after), rel=1e-4)
+            assert (row.n_changed, row.position) == (int(row.before != row.after), None)
+        else:
+            most = min(result.effects, key=lambda one: one.log_prob_after - one.log_prob_before)
+            assert (row.n_changed, row.position) == (len(result.changed), most.position)
+            assert (row.before, row.after) == (most.before, most.after)
+
+
+@for_each(
+    ("kind", "given", "message"),
+    [
+        ("all", {}, "no sweep of 'all'"),
+        ("states", {}, "needs a second text"),
+        ("parts", {"other": True}, "no other sweep does"),
+        ("keys", {"prediction": 0}, "only contributions are of one prediction"),
+        ("checkpoints", {}, "needs edits"),
+    ],
+)
+def test_what_no_sweep_takes_is_refused(kind: Any, given: dict[str, Any], message: str) -> None:
+    e = explained("classify")
+    with pytest.raises(UsageError, match=message):
+        e.sweep(kind, **{name: e if name == "other" else value for name, value in given.items()})
+
+
+def differing(task: str, **form: Any) -> tuple[Explanation, Explanation]:
+    """Two texts of equally many tokens with another answer."""
+    subject, rng = random_model(task, **form), random.Random(0)
+    words, space = (["a", "b", "c", "good", "bad"], " ") if task == "classify" else (list("abcdefg"), "")
+    texts = [space.join(rng.choices(words, k=5)) for _ in range(100)]
+    if task == "pretrain":
+        texts = [f"{text}[MASK]" for text in texts]
+    if task == "classify":  # so that half of the texts are of either class
+        logits = torch.stack([traced(task, text, subject).records["logits"].value for text in texts[:21]])
+        with torch.no_grad():
+            subject.model.head.bias.sub_((logits[:, 1] - logits[:, 0]).median())
+    first: Explanation | None = None
+    for text in texts:
+        e = traced(task, text, subject)
+        first = first or e
+        if e.answer["headline"] != first.answer["headline"]:
+            try:
+                first.sweep("states", e)
+            except UsageError:  # too uncertain for shares, or a prompt of another length
+                continue
+            return first, e
+    raise AssertionError("no two texts have other answers")
+
+
+@for_each(("task", "form"), [*FORMS, *NGRAMS])
+def test_shares_of_a_cut_and_of_the_rest_sum_to_one(task: str, form: dict[str, Any]) -> None:
+    """All tokens of the stream after a layer are a cut: S from the second text is the rest from the first."""
+    a, b = differing(task, **form)
+    sweep = a.sweep("states", b)
+    rows = [row for row in sweep.rows if row.stream == a.streams[0].name]
+    index = 0 if a.is_classifier else next(i for i, p in enumerate(a.predictions) if p.position == sweep.position)
+    tokens = [i for i, share in enumerate(rows[0].noising) if share is not None]
+    ids = [next(c.id for c in a.predictions[index].top if c.piece == one) for one in (sweep.answer, sweep.other_answer)]
+
+    def m(e: Explanation, edits: list[str], other: Explanation) -> float:
+        row = edited_logits(e, [edits], other)[0, index] if edits else base_logits(e)[index]
+        return float(row[ids[0]] - row[ids[1]])
+
+    whole = sweep.difference - sweep.other_difference
+    for row in (rows[0], rows[-1]):
+        for n in {1, len(tokens) // 2}:
+            some, rest = tokens[:n], tokens[n:]
+            noising = (sweep.difference - m(a, [f"{row.state}[token:{i}]=B" for i in some], b)) / whole
+            denoising = (m(b, [f"{row.state}[token:{i}]=B" for i in rest], a) - sweep.other_difference) / whole
+            assert noising + denoising == pytest.approx(1.0, abs=1e-3)
+        every = [f"{row.state}[token:{i}]=B" for i in tokens]
+        if task != "lm" or sweep.position == len(tokens) - 1:
+            assert m(a, every, b) == pytest.approx(sweep.other_difference, abs=1e-3)
+    first = rows[0].noising[tokens[0]]
+    expected = (sweep.difference - m(a, [f"{rows[0].state}[token:{tokens[0]}]=B"], b)) / whole
+    assert first == pytest.approx(expected, abs=1e-3)
+
+
+@for_each("case", ["plain", "edited"])
+def test_shares_are_of_the_difference_of_both_numbers(case: str) -> None:
+    a = of_case(case)
+    b = second_text(a)
+    sweep, (mean, _) = a.sweep("states", b), a.subject.task.decision.scale
+    m_a, m_b = number_of(a), number_of(b)
+    assert (sweep.answer, sweep.other_answer) == (a.answer["headline"], b.answer["headline"])
+    assert sweep.unit == "number" and sweep.position is None
+    assert (sweep.difference, sweep.other_difference) == pytest.approx((m_a - mean, m_b - mean), abs=1e-4)
+    for row in sweep.rows:
+        for i, shares in enumerate(zip(row.noising, row.denoising, strict=True)):
+            edit = f"{row.state}[token:{i}]=B"
+            lost, back = number_of(a, edit, other=b), number_of(b, edit, other=a)
+            assert shares == pytest.approx(((m_a - lost) / (m_a - m_b), (back - m_b) / (m_a - m_b)), abs=1e-3)
+
+
+def test_texts_whose_answers_do_not_differ_have_no_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    e = explained("classify")
+    with pytest.raises(UsageError, match="same answer"):
+        e.sweep("states", e)
+    a = of_case("plain")
+    b, sd = second_text(a), a.subject.task.decision.scale[1]
+    apart = abs(number_of(a) - number_of(b)) / sd
+    monkeypatch.setattr(states, "MIN_DEVIATIONS", apart * 1.01)
+    with pytest.raises(UsageError, match=re.escape(a.answer["headline"])) as refused:
+        a.sweep("states", b)
+    assert f"{apart * 1.01 * sd:.3g} away" in refused.value.hint
+    monkeypatch.setattr(states, "MIN_DEVIATIONS", apart * 0.99)
+    assert a.sweep("states", b).rows
+    first, second = (matrix_run("regress").explain(text) for text in ("abcabca", "gfg"))
+    with pytest.raises(UsageError, match="no token of one text stands for one of the other"):
+        first.sweep("states", second)
+
+
+def test_a_pair_that_backs_each_other_up_is_found_by_together_and_missed_one_by_one() -> None:
+    """Two of three heads write the same, and the final norm lets one through like both."""
+    subject = untrained("classify", n_layers=1, d_model=12, n_heads=3, d_ff=20)
+    layer, head = subject.model.encoder.layers[0], subject.model.head
+    attention, down = layer.self_attention, layer.feed_forward.down_proj
+    with torch.no_grad():
+        for module in (attention.v_proj, attention.o_proj, down, head):
+            for p in module.parameters():
+                p.zero_()
+        attention.v_proj.bias[0] = attention.v_proj.bias[4] = 1000.0  # of heads 0 and 1
+        attention.o_proj.weight[3, 0] = attention.o_proj.weight[3, 4] = 1.0
+        head.weight[..., 3] = torch.tensor([[-2.0], [2.0]])[: len(head.weight), 0]
+    *heads, together, _ = explain(subject, TEXTS["classify"]).sweep("parts").rows
+    assert len(heads) == 3 and all(abs(row.change) < 1e-3 for row in heads) and together.change < -0.3
+    assert [abs(row.alone.change) < 1e-3 for row in heads] == [True, True, False]
+
+
+def test_a_cancelled_sweep_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "BATCH_TOKENS", 40)
+    e = explained("translate")
+    event, seen, check = threading.Event(), [], measure.check_cancelled
+
+    def count() -> None:
+        seen.append(1)
+        if len(seen) == 3:
+            event.set()
+        check()
+
+    monkeypatch.setattr(measure, "check_cancelled", count)
+    hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in e.subject.model.modules()]
+    with cancellable(event), pytest.raises(Cancelled):
+        e.sweep("parts")
+    assert len(seen) == 3
+    assert [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in e.subject.model.modules()] == hooks
+    logits = e.subject.model(**e.model_inputs)[0]
+    torch.testing.assert_close(logits, e.records["logits"].value, atol=1e-5, rtol=0)
+    e.sweep("parts")  # without the event nothing is cancelled
+
+
+@for_each(("task", "form"), [*FORMS, *NGRAMS, pytest.param("regress", {}, id="regress")])
+def test_the_lens_is_a_model_with_fewer_layers_and_ends_in_its_logits(task: str, form: dict[str, Any]) -> None:
+    """Row n is the model of which only the first n layers are left; the last row is the model's own prediction."""
+    subject = random_model(task, **form)
+    e = traced(task, ALL_TEXTS[task] if task == "regress" else TEXTS[task], subject)
+    rows, at = e.sweep("layers").rows, 0
+    for stack, depth in e.records.n_layers.items():
+        first, *layers = rows[at : at + depth + 1]
+        assert first.name in ("embedding", "source", "target")
+        assert [row.name for row in layers] == [f"{stack}.{i}.state" for i in range(depth)]
+        at += depth + 1
+        for n, row in enumerate([first, *layers]):
+            shorter = copy.deepcopy(subject.model)
+            del getattr(shorter, stack).layers[n:]
+            with torch.no_grad():
+                logits = shorter.eval()(**e.model_inputs)[0].double()
+            if e.is_number:
+                value = float(subject.task.decision.numbers(logits[None].numpy()).item())
+                assert (row.value_after, number(row.after)) == pytest.approx((value, value), abs=1e-4)
+                assert row.effects == []
+                continue
+            logits = logits.reshape(-1, logits.shape[-1])[e.answered].log_softmax(dim=-1)
+            own = [(e.predictions[i].actual or e.predictions[i].top[0]).id for i in e.answered]
+            expected = [float(logits[i, id]) for i, id in enumerate(own)]
+            assert [one.log_prob_after for one in row.effects] == pytest.approx(expected, abs=1e-4)
+            assert [one.position for one in row.effects] == [e.predictions[i].position for i in e.answered]
+        assert row.value_after == pytest.approx(followed(e), abs=1e-4) and all(one.kl == 0 for one in row.effects)
+        assert all(one.after == one.before for one in row.effects)
+
+
+@for_each(("task", "form"), [*LINEAR, *NGRAMS, *POOLINGS, pytest.param("lm", {"norm": "rms"}, id="rms")])
+def test_contributions_sum_to_the_logits(task: str, form: dict[str, Any]) -> None:
+    e = traced(task, TEXTS.get(task, "a b good b a"), random_model(task, **form))
+    for index in e.answered[:3] or [0]:
+        found = e.sweep("contributions", prediction=index)
+        if e.is_number:
+            expected = number_of(e) - e.subject.task.decision.scale[0]
+            assert (found.target, found.contrast) == ("number", "mean of the training numbers")
+        else:
+            top = e.predictions[index]
+            contrast = next(c.logit for c in top.top if c.piece == found.contrast)
+            expected = (top.actual or top.top[0]).logit - contrast
+        assert found.value == pytest.approx(expected, abs=1e-4)
+        direct = [row.direct for row in found.rows]
+        assert sum(direct) - found.value == pytest.approx(found.error, abs=1e-9)
+        assert abs(found.error) < 1e-5 * max(1.0, sum(map(abs, direct)))
+        assert sum(".head" in row.name for row in found.rows) >= 6
+
+
+@for_each("case", [case for case in CASES if case != "pretrain"])
+def test_the_total_effect_is_that_of_switching_the_part_off(case: str) -> None:
+    e = of_case(case)
+    found, index = e.sweep("contributions"), next(iter(e.answered), 0)
+    assert found == e.sweep("contributions", prediction=index)
+    [base] = base_logits(e)[[index]]
+    sd = e.subject.task.decision.scale[1] if e.is_number else None
+    ids = {c.piece: c.id for c in e.predictions[index].top} if sd is None else {}
+    for row in found.rows:
+        assert row.edits or row.change == 0
+        off = edited_logits(e, [row.edits])[0, index] - base if row.edits else base - base
+        expected = off[ids[found.target]] - off[ids[found.contrast]] if sd is None else sd * off[0]
+        assert row.change == pytest.approx(float(expected), abs=1e-4)
+    with pytest.raises(UsageError, match="prediction 99 does not exist"):
+        e.sweep("contributions", prediction=99)
+
+
+def with_snapshot(task: str, path: Path, members: int = 1) -> Run:
+    """Return a run with a snapshot of other weights."""
+    run, other = matrix_run(task, members), matrix_run(task, members, seed=8)
+    weights = {name: p.detach().clone() for name, p in other.model.named_parameters()}
+    if task == "multilabel":
+        weights["head.bias"][0] += 3  # another label is the most probable
+    save_snapshot(RunFolder(path).snapshots, 16, weights)
+    return Run(path, run.task, run.model, run.device)
+
+
+@pytest.mark.parametrize(
+    ("task", "members"), [("multilabel", 1), ("tag", 1), ("regress", 2), ("translate", 1), ("classify", 2)]
+)
+def test_edits_are_measured_at_every_checkpoint(task: str, members: int, tmp_path: Path) -> None:
+    """The label or word that the finished model chooses, and the tokens that it writes, are looked at in all."""
+    run, text = with_snapshot(task, tmp_path, members), ALL_TEXTS[task]
+    request = TraceRequest(text, edits=(EDIT,), member=members - 1)
+    e = explain(run, request)
+    if e.labels is not None:
+        shown = e.labels.each[e.labels.shown].name
+        request = replace(request, label=shown)
+        other = explain(run, TraceRequest(text, checkpoint="step-00000016")).labels
+        assert other.each[other.shown].name != shown, "the weights of the snapshot choose another one"
+        assert e.sweep("checkpoints") == explain(run, request).sweep("checkpoints")
+    rows = e.sweep("checkpoints").rows
+    assert [row.name for row in rows] == ["step-00000016", "model"]
+    for row, seed in zip(rows, (8, 5), strict=True):
+        assert row.edits == [EDIT] and row.n_changed == int(row.before != row.after)
+        if task != "translate":
+            alone = explain(run, replace(request, edits=(), checkpoint=row.name))
+            assert (row.before, row.after) == tuple(one.answer["headline"] for one in (alone, alone.what_if(EDIT)))
+        if e.labels is None:  # what is followed is what the finished model answers
+            model: Any = copy.deepcopy(members_of(matrix_run(task, members, seed=seed).model)[-1])
+            values = [value_by_hand(model, e.base)]
+            with torch.no_grad():
+                model.encoder.layers[0].self_attention.o_proj.weight.zero_()
+            values.append(value_by_hand(model, e.base))
+            assert [row.value_before, row.value_after] == pytest.approx(values, abs=1e-4)
+
+
+def value_by_hand(model: Any, e: Explanation) -> float:
+    with torch.no_grad():
+        output = model(**e.model_inputs)[0].double()
+    if e.is_number:
+        return float(e.subject.task.decision.numbers(output.numpy()[None]).item())
+    log_probs = output.reshape(-1, output.shape[-1]).log_softmax(dim=-1)
+    return sum(float(log_probs[i, (e.predictions[i].actual or e.predictions[i].top[0]).id]) for i in e.answered)
+
+
+@for_each("case", ["edited", "edited ensemble"])
+def test_the_figure_of_an_effect_is_of_the_number(case: str) -> None:
+    e = of_case(case)
+    assert e.base is not None
+    figure = e.plot.effect()
+    [axes] = figure.axes
+    assert "number; ring" in figure.get_supxlabel() and [t.get_text() for t in axes.get_yticklabels()] == ["number"]
+    drawn = next([*map(float, line.get_xdata())] for line in axes.lines[1:] if len(line.get_xdata()) == 2)
+    assert drawn == pytest.approx([number_of(e.base), number_of(e)], abs=1e-4)
