@@ -93,7 +93,7 @@ class Reading:
         """Compare the layer, the head and the token in a name for people with those in a step or an edit."""
         identity = identity_of(python)
         for kind, number in MENTION.findall(re.sub(r"\(\w+ \d+\)", "", words)):
-            kind = {"query": "token"}.get(kind.lower(), kind.lower())
+            kind = "token" if kind.lower() == "query" else kind.lower()
             self.check(int(number) in identity.get(kind, {int(number)}), f"{where}, {python}", words)
         for number in re.findall(r"\((?:token|row) (\d+)\)", words):
             expected = identity.get("token", set()) | identity.get("key", set())

@@ -131,8 +131,8 @@ def test_its_steps_by_keyboard(app: Open, name: str) -> None:
         assert page.param["learn_steps"] == "1"
         for when in ("before", "after"):
             value = page.value(f"[data-role=mean-{when}][data-state=ok]")
-            said = [float(word) for word in re.findall(r"[0-9]+[.][0-9]+", seen[-1][1])]
-            assert any(abs(word - value) < 0.006 for word in said), "the losses of the page"
+            numbers = [float(word) for word in re.findall(r"[0-9]+[.][0-9]+", seen[-1][1])]
+            assert any(abs(word - value) < 0.006 for word in numbers), "the losses of the page"
 
 
 def test_the_reader_does_it_and_the_numbers_are_those_of_the_page(app: Open) -> None:

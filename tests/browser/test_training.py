@@ -152,7 +152,7 @@ def test_the_slider_shows_each_snapshot(context: Contexts, finished: Run) -> Non
         for i, name in enumerate(["step-00000000", "step-00000016", "step-00000032"]):
             slider.evaluate(slide, i)
             page.wait_for_selector(f"[data-probe][data-snapshot={name}]")
-            expected = " ".join(finished.explain(text, checkpoint=name).answer.values())
+            expected = " ".join(map(str, finished.explain(text, checkpoint=name).answer.values()))
             assert page.inner_text("[data-role=probe-answer] >> nth=0") == expected
         page.click("[data-probe] summary >> nth=0")
         page.wait_for_selector('figure[data-node="encoder.0.self.weights"]')
