@@ -182,6 +182,18 @@ COUNT = """(() => {
 """Counts in `painted` how often a picture is painted: putImageData small ones, setTransform large ones."""
 
 
+def test_nothing_is_drawn_anew_when_the_script_of_other_screens_comes(app: Open) -> None:
+    page = app("lm, pre-norm")
+    held = Held(page, "**/later.js")
+    page.page.reload()
+    page.ready("flow")
+    held.wait()
+    page.page.evaluate(HANDLERS)
+    held.let_go()
+    page.until("() => document.adoptedStyleSheets.length > 0")
+    assert page.page.evaluate(HANDLERS) == []
+
+
 @pytest.mark.parametrize(
     ("screen", "params", "over", "views"),
     [

@@ -1,5 +1,5 @@
 /**
- * The titles of steps. `list.ts` puts them in order, `descriptions.ts` explains them, `operations.ts` computes them.
+ * The titles of steps. `descriptions.ts` explains them, `operations.ts` computes them.
  */
 import { capital, visible } from "../tensors/format";
 import type { TensorValue } from "../tensors/tensor";
