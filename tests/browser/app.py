@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, WebError
+import numpy as np
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, Route, WebError
 
 CELLS = """figures => figures.map(figure => ({
     node: figure.dataset.node, slice: figure.dataset.slice,
@@ -142,9 +143,95 @@ class App:
         """Every matrix on the screen, with the cells of its table: [row, column, full precision, text]."""
         return self.page.locator("main figure[data-node]").evaluate_all(CELLS)
 
+    def cells(self) -> np.ndarray:
+        """Every number of the tables of numbers on the screen."""
+        return np.array([float(value) for figure in self.figures() for _, _, value, _ in figure["cells"]])
+
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)
+
+    def click(self, selector: str) -> None:
+        self.page.click(selector)
+
+    def wait(self, selector: str, **how: Any) -> None:
+        self.page.wait_for_selector(selector, **how)
+
+    def gone(self, selector: str) -> None:
+        """Wait until nothing is found."""
+        self.page.wait_for_selector(selector, state="detached")
+
+    def count(self, selector: str) -> int:
+        return self.page.locator(selector).count()
+
+    def text(self, selector: str) -> str:
+        return self.page.inner_text(selector)
+
+    def texts(self, selector: str) -> list[str]:
+        return self.page.locator(selector).all_inner_texts()
+
+    def all(self, selector: str, of: str) -> list[Any]:
+        """A JavaScript expression of `one` for each element that is found."""
+        return self.page.locator(selector).evaluate_all(f"all => all.map(one => {of})")
+
+    def value(self, selector: str) -> float:
+        """The number that an element marks as what it shows."""
+        self.wait(selector)
+        return float(self.page.locator(selector).first.get_attribute("data-value") or "nan")
+
+    def trace(self, text: str) -> None:
+        """Type a text and trace it."""
+        self.page.fill("[data-role=text]", text)
+        self.click("[data-role=trace]")
+        self.until("text => new URLSearchParams(location.hash.split('?')[1]).get('text') === text", text)
+        self.ready(self.screen or "")
+
+    def forge(self, node: str, change: Callable[[np.ndarray], None]) -> None:
+        """From now on let the server's numbers of a tensor come changed."""
+
+        def forged(route: Route) -> None:
+            answer = route.fetch()
+            assert answer.headers["x-dtype"] == "f32"
+            values = np.frombuffer(answer.body(), "<f4").copy()
+            change(values)
+            route.fulfill(response=answer, body=values.tobytes())
+
+        self.page.route(re.compile(rf"/t/{re.escape(node)}(\?|$)"), forged)
+
+
+Open = Callable[..., App]
+"""Opens the page of a model: `app("lm, pre-norm", "step", text="abc")`."""
+
+
+class Held:
+    """Keeps back the answers to some requests of a page until they are let go."""
+
+    def __init__(self, app: App, *patterns: str) -> None:
+        self.app, self.kept, self.open = app, list[Route](), False
+        for pattern in patterns:
+            app.page.route(pattern, self.answer)
+
+    def answer(self, route: Route) -> None:
+        if self.open:
+            route.continue_()
+        else:
+            self.kept.append(route)
+
+    def wait(self) -> None:
+        """Until something was asked for, and nothing more is."""
+        known = -1
+        for _ in range(60):
+            if self.kept and known == len(self.kept):
+                return
+            known = len(self.kept)
+            self.app.page.wait_for_timeout(150)
+        raise AssertionError(f"after 9 seconds {len(self.kept)} requests were kept back")
+
+    def let_go(self) -> None:
+        self.open = True
+        for route in self.kept:
+            route.continue_()
+        self.app.settle()
 
 
 def address(screen: str, params: dict[str, object]) -> str:

@@ -21,6 +21,8 @@ from tests.browser.models import MODELS, TEXTS, subject_of
 from tests.helpers import leftovers
 from tests.helpers.chromium import CHROMIUM, FLAGS, chromium
 
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.subject import Subject
 
@@ -61,29 +63,6 @@ def address() -> Iterator[Callable[[str | Subject], str]]:
             return known[key].address
 
         yield serve
-
-
-BOTH = "test_values.py", "test_screens.py", "test_counting.py", "test_learn.py"
-"""The files that show two models also where slow tests are left out, a classifier and a translator."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Show one model of those that a test names, in some files two; `make test-all` shows all.
-
-    What the page is given for every family is tested through its service (`tests/explain/test_matrix.py`).
-    """
-    shown: dict[tuple[Path, str], list[tuple[str, pytest.Item]]] = {}
-    for item in items:
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-            names = [value for value in item.callspec.params.values() if isinstance(value, str) and value in MODELS]
-            if names:
-                shown.setdefault((item.path, item.originalname), []).append((names[0], item))
-    for (path, _), models in shown.items():
-        wanted = ["translate, pre-norm", "classify, pre-norm", *MODELS]
-        present = [name for name in dict.fromkeys(wanted) if name in {name for name, _ in models}]
-        for name, item in models:
-            if name not in present[: 2 if path.name in BOTH else 1]:
-                item.add_marker(pytest.mark.slow)
 
 
 LOOPS: list[asyncio.AbstractEventLoop] = []
@@ -151,6 +130,18 @@ def app(windows: Windows, watch: Watch, address: Callable[[str | Subject], str])
             return stack.enter_context(App(page, base)).open(screen, **params)
 
         yield open_app
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[..., Path]:
+    """Saves the page of an explanation: `saved(explanation, seconds=1)`."""
+
+    def save(explanation: Explanation, *, seconds: float = 1, **more: Any) -> Path:
+        path = tmp_path / "saved.html"
+        path.write_text(saved_page_html(explanation, seconds=seconds, **more)[0], encoding="utf-8")
+        return path
+
+    return save
 
 
 def new_context(browser: Browser, options: dict[str, Any]) -> BrowserContext:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.browser.app import App
+from tests.browser.app import Open
 from tests.browser.models import Parts, subject_of
 
 from glassformer.data.splits import Split, TextData
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.run import Run
 
 SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
@@ -36,12 +35,7 @@ HOSTILE = [
     "{{7*7}}",
 ]
 TEXT = " ".join(HOSTILE)
-FAMILIES: dict[str, Parts] = {
-    "char": ("lm", {"n_layers": 1}),
-    "byte-bpe": ("lm", {"n_layers": 1}),
-    "bpe": ("translate", {"n_layers": 1}),
-    "word": ("classify", {"n_layers": 1}),
-}
+FAMILIES: dict[str, Parts] = {"bpe": ("translate", {"n_layers": 1}), "word": ("classify", {"n_layers": 1})}
 
 
 def hostile_run(kind: str) -> Run:
@@ -50,45 +44,32 @@ def hostile_run(kind: str) -> Run:
     answers = {"classify": ["</script><b>no</b>", "<i>yes"] * 15, "translate": [TEXT] * 30}.get(task)
     split = Split([TEXT] * 30, answers, "train")
     data = TextData(split, split, split)
-    vocab = {"char": 200, "byte-bpe": 400, "bpe": 600, "word": 300}[kind]
-    return subject_of(FAMILIES[kind], data, 500, tokenizer=kind, vocab_size=vocab)
+    return subject_of(FAMILIES[kind], data, 500, tokenizer=kind, vocab_size=600)
 
 
-@pytest.mark.parametrize(
-    "kind", [*(pytest.param(k, marks=pytest.mark.slow) for k in ("char", "byte-bpe")), "bpe", "word"]
-)
-def test_hostile_texts_are_text_on_every_screen(app: Callable[..., App], tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_hostile_texts_are_text_on_every_screen(app: Open, saved: Callable[..., Path], kind: str) -> None:
     run = hostile_run(kind)
-    text = TEXT if kind != "byte-bpe" else TEXT[:140]
     decode = {"max_new_tokens": 5} if kind != "word" else {}
-    explanation = explain(run, TraceRequest(text, **({"decode": decode} if decode else {})))
-    file = tmp_path / "report.html"
-    file.write_text(saved_page_html(explanation, seconds=0)[0], encoding="utf-8")
-    for page in (app(run, "flow", text=text, **decode), app(file, "flow")):
-        scripts = page.page.locator("script").count()
+    explanation = explain(run, TraceRequest(TEXT, decode=decode))
+    for page in (app(run, "flow", text=TEXT, **decode), app(saved(explanation, seconds=0), "flow")):
+        scripts = page.count("script")
         for screen in SCREENS:
-            page.go(screen, **({"text": text} | decode if page.base.startswith("http") else {}))
+            page.go(screen, **({"text": TEXT} | decode if page.base.startswith("http") else {}))
             page.settle()
             assert page.page.evaluate("window.pwned") is None
-            assert page.page.locator("script").count() == scripts
-            assert page.page.locator("img, iframe, object, embed").count() == 0
+            assert page.count("script") == scripts and page.count("img, iframe, object, embed") == 0
             width = page.page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert width <= 0, f"{screen} is {width} pixels too wide"
-        answer = page.page.inner_text("[data-role=answer]")
+        answer = page.text("[data-role=answer]")
         if kind == "word":
             assert explanation.answer["headline"] in answer and "<" in answer
-        assert page.page.input_value("[data-role=text]") == text
+        assert page.page.input_value("[data-role=text]") == TEXT
 
 
-def test_tokens_are_written_as_they_are(app: Callable[..., App]) -> None:
+def test_tokens_are_written_as_they_are(app: Open) -> None:
     run = hostile_run("word")
     page = app(run, "flow", text=TEXT, unfold="text")
-    explanation = explain(run, TEXT)
-    (stream,) = explanation.streams
-    shown = page.page.locator("[data-stream=text] [data-token]").evaluate_all(
-        "tokens => Object.fromEntries(tokens.map(t => [t.dataset.token, t.textContent]))"
-    )
-    assert len(shown) == len(stream.pieces)
-    for i, piece in enumerate(stream.pieces):
-        if piece.isprintable():
-            assert piece in shown[str(i)]
+    (stream,) = explain(run, TEXT).streams
+    shown = page.all("[data-stream=text] [data-token]", "one.textContent")
+    assert all(piece in text for piece, text in zip(stream.pieces, shown, strict=True) if piece.isprintable())

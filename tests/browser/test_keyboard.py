@@ -1,26 +1,28 @@
-"""Everything by keyboard alone: every screen, every step, cells, heads, layers, help, erasing and forcing."""
+"""Everything by keyboard alone: every screen, every step, cells, heads, layers and help."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tests.browser.app import App
-from tests.browser.models import MODELS, TEXTS
+from tests.browser.app import Open
+from tests.browser.models import TEXTS
 
 SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
 FOCUS = "document.activeElement"
 
 
-def test_numbers_open_the_screens(app: Callable[..., App]) -> None:
+def test_numbers_open_the_screens_and_the_first_tab_skips_to_the_content(app: Open) -> None:
     page = app("classify, pre-norm")
+    page.press("Tab")
+    assert "Skip" in page.page.evaluate(f"{FOCUS}.textContent")
+    page.press("Enter")
+    assert page.page.evaluate(f"{FOCUS}.id") == "main"
     for key, screen in [("6", "compare"), *((str(i + 1), name) for i, name in enumerate(SCREENS))]:
         page.press(key)
         page.ready(screen)
-        assert page.page.locator(f'a[data-nav="{screen}"]').get_attribute("aria-current") == "page"
+        assert page.page.get_attribute(f'a[data-nav="{screen}"]', "aria-current") == "page"
 
 
-def test_space_walks_through_every_step(app: Callable[..., App]) -> None:
+def test_space_walks_through_every_step(app: Open) -> None:
     page = app("classify, pre-norm", "step")
     seen = [page.param.get("node")]
     for _ in range(60):
@@ -35,16 +37,7 @@ def test_space_walks_through_every_step(app: Callable[..., App]) -> None:
     assert page.param["node"] == "logits"
 
 
-def test_enter_opens_the_arithmetic(app: Callable[..., App]) -> None:
-    page = app("classify, pre-norm", "step", node="encoder.0.self.products")
-    assert page.page.locator("[data-role=arithmetic]").count() == 0
-    page.press("Enter")
-    page.page.wait_for_selector("[data-role=arithmetic]")
-    page.press("Enter")
-    page.page.wait_for_selector("[data-role=arithmetic]", state="detached")
-
-
-def test_brackets_and_commas_change_layer_and_head(app: Callable[..., App]) -> None:
+def test_brackets_and_commas_change_layer_and_head(app: Open) -> None:
     page = app("classify, pre-norm", "step", node="encoder.0.self.weights", head=0)
     for key, node, head in [
         ("]", "encoder.1.self.weights", "0"),
@@ -56,15 +49,18 @@ def test_brackets_and_commas_change_layer_and_head(app: Callable[..., App]) -> N
     ]:
         page.press(key)
         assert (page.param["node"], page.param.get("head", "0")) == (node, head), key
-        page.page.wait_for_selector(f'figure[data-node="{node}"][data-slice="head:{head}"] td[data-row]')
+        page.wait(f'figure[data-node="{node}"][data-slice="head:{head}"] td[data-row]')
 
 
-def test_arrows_walk_a_grid_with_one_stop_in_the_tab_order(app: Callable[..., App]) -> None:
+def test_arrows_walk_a_grid_with_one_stop_in_the_tab_order_and_enter_opens_the_arithmetic(app: Open) -> None:
     page = app("classify, pre-norm", "step", node="encoder.0.self.weights")
-    grid = page.page.locator("main table[role=grid]").first
-    grid.wait_for()
-    assert grid.locator("td[tabindex='0']").count() == 1
-    grid.locator("td[tabindex='0']").focus()
+    page.wait("main table[role=grid]")
+    assert page.count("main td[tabindex='0']") == 1
+    page.press("Enter")
+    page.wait("[data-role=arithmetic]")
+    page.press("Enter")
+    page.gone("[data-role=arithmetic]")
+    page.page.focus("main td[tabindex='0']")
     for key, cell in [
         ("ArrowDown", (1, 0)),
         ("ArrowRight", (1, 1)),
@@ -81,30 +77,21 @@ def test_arrows_walk_a_grid_with_one_stop_in_the_tab_order(app: Callable[..., Ap
     assert page.param["cell"] == "4,0"
 
 
-def test_help_opens_and_closes_and_typing_is_left_alone(app: Callable[..., App]) -> None:
+def test_help_opens_and_closes_and_typing_is_left_alone(app: Open) -> None:
     page = app("classify, pre-norm")
     page.press("?")
-    page.page.wait_for_selector("dialog[open]")
+    page.wait("dialog[open]")
     page.press("Escape")
-    page.page.wait_for_selector("dialog[open]", state="detached")
-    page.page.locator("[data-role=text]").focus()
+    page.gone("dialog[open]")
+    page.page.focus("[data-role=text]")
     page.press("End", "2", "?")
     assert page.screen == "flow" and page.page.input_value("[data-role=text]").endswith("2?")
 
 
-def test_the_first_tab_skips_to_the_content(app: Callable[..., App]) -> None:
-    page = app("classify, pre-norm")
-    page.press("Tab")
-    assert "Skip" in page.page.evaluate(f"{FOCUS}.textContent")
-    page.press("Enter")
-    assert page.page.evaluate(f"{FOCUS}.id") == "main"
-
-
-@pytest.mark.parametrize("name", ["classify, pre-norm", "translate, pre-norm", "lm, pre-norm"])
 @pytest.mark.parametrize("screen", SCREENS)
-def test_every_control_can_be_reached_and_is_seen_when_it_is(app: Callable[..., App], name: str, screen: str) -> None:
+def test_every_control_can_be_reached_and_is_seen_when_it_is(app: Open, screen: str) -> None:
     """Tab visits every control that is not one of a group, and each shows that it has the focus."""
-    page = app(name, screen, text=TEXTS[MODELS[name][0]])
+    page = app("translate, pre-norm", screen, text=TEXTS["translate"])
     page.settle()
     wanted = page.page.evaluate(
         """() => [...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]')]
@@ -125,20 +112,3 @@ def test_every_control_can_be_reached_and_is_seen_when_it_is(app: Callable[..., 
             assert ring, f"the focus is not seen on {page.page.evaluate(f'{FOCUS}.outerHTML.slice(0, 200)')}"
             seen.add(stop)
     assert len(seen) == wanted
-
-
-def test_a_word_is_erased_and_a_token_is_forced_by_keyboard(app: Callable[..., App]) -> None:
-    page = app("classify, pre-norm", "why", text="a b good c a")
-    word = page.page.locator("[data-word='2']")
-    word.wait_for()
-    word.focus()
-    page.press(" ")
-    page.page.wait_for_selector("[data-word='2'][aria-pressed=true]")
-    page = app("lm, pre-norm", "decode", text="abc")
-    force = page.page.locator("[data-role=force]:not([disabled])").first
-    force.wait_for()
-    candidate = force.get_attribute("data-candidate")
-    force.focus()
-    page.press("Enter")
-    page.until("() => location.hash.includes('prefix=')")
-    assert page.param["prefix"].split(".")[-1] == candidate

@@ -4,26 +4,21 @@ address that says all that is shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from tests.browser.app import App, Watch
+from tests.browser.app import App, Open, Watch, address
 from tests.browser.conftest import DESKTOP, PHONE
-from tests.browser.models import MODELS, TEXTS
+from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
+
+from glassformer.explain.explanation import explain
 
 SCREENS = ("flow", "step", "attention", "decode", "why", "compare", "learn")
-FAMILIES = ("classify, pre-norm", "translate, pre-norm", "lm, pre-norm", "pretrain, pre-norm")
+NARROW = {"width": 360, "height": 740}
 LOOKS = {
     "light, wide": {"color_scheme": "light", "viewport": DESKTOP},
-    "dark, narrow": {"color_scheme": "dark", "viewport": PHONE},
-}
-STEPS = {
-    "classify": "encoder.0.self.weights",
-    "translate": "decoder.0.cross.weights",
-    "lm": "decoder.0.self.weights",
-    "pretrain": "mlm_hidden",
+    "dark, narrow": {"color_scheme": "dark", "viewport": NARROW},
 }
 EDITED = {"text": TEXTS["translate"], "edits": "encoder.0.self.context[head:1]=0 decoder.1.ff.out=0"}
 CHANGED = [
@@ -50,59 +45,71 @@ def problems(page: App, screen: str) -> list[str]:
     return found if width <= 0 else [*found, f"{screen} is {width} pixels too wide"]
 
 
-@pytest.mark.parametrize("look", list(LOOKS))
-@pytest.mark.parametrize("name", FAMILIES)
-def test_no_serious_findings_and_no_sideways_scrolling(app: Callable[..., App], name: str, look: str) -> None:
-    task = MODELS[name][0]
+def visits(task: str) -> list[tuple[str, dict[str, Any]]]:
+    """The screens of a text, and what is learned and gone back through on three of them."""
+    text = {"text": TEXTS[task]}
+    learned = text | {"answer": ANSWERS[task], "learn_steps": 2, "numbers": "gradients"}
+    step = text | {"node": "encoder.0.self.weights", "arithmetic": 1}
+    plain = [(screen, step if screen == "step" else text) for screen in SCREENS]
+    return [*plain, ("learn", learned), ("flow", learned), ("step", learned | {"node": "encoder.0.ff.w_in.grad"})]
+
+
+@pytest.mark.parametrize(
+    ("name", "look"),
+    [
+        ("classify, pre-norm", "light, wide"),
+        ("translate, pre-norm", "dark, narrow"),
+        ("pretrain, pre-norm", "dark, narrow"),
+    ],
+)
+def test_no_serious_findings_and_no_sideways_scrolling(app: Open, name: str, look: str) -> None:
     page = app(name, options=LOOKS[look])
     found: list[str] = []
-    for screen in SCREENS:
-        page.go(screen, text=TEXTS[task], **({"node": STEPS[task], "arithmetic": 1} if screen == "step" else {}))
+    for screen, params in visits(MODELS[name][0]):
+        page.go(screen, **params)
         page.settle()
         found += problems(page, screen)
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("look", [pytest.param(n, marks=pytest.mark.slow) if "light" in n else n for n in LOOKS])
-def test_no_serious_findings_with_edits_and_in_sweeps(app: Callable[..., App], look: str) -> None:
-    page = app("translate, pre-norm", options=LOOKS[look])
+@pytest.mark.parametrize("half", [CHANGED[:6], CHANGED[6:]], ids=["edits", "sweeps"])
+def test_nor_with_edits_and_in_sweeps(app: Open, half: list[tuple[str, dict[str, Any]]]) -> None:
+    page = app("translate, pre-norm", options=LOOKS["dark, narrow"])
     found: list[str] = []
-    for screen, params in CHANGED:
+    for screen, params in half:
         page.go(screen, **params)
         page.settle()
-        page.page.wait_for_selector("main h1")
+        page.wait("main h1")
         found += problems(page, f"{screen} {params}")
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_reload_shows_the_same(app: Callable[..., App], name: str) -> None:
-    task = MODELS[name][0]
+@pytest.mark.parametrize("name", ["classify, pre-norm", "lm, pre-norm"])
+def test_a_reload_shows_the_same(app: Open, name: str) -> None:
     page = app(name)
+    stack = "decoder" if name.startswith("lm") else "encoder"
     for screen, params in [
-        ("step", {"node": STEPS[task], "head": 1, "cell": "2,1", "arithmetic": 1}),
+        ("step", {"node": f"{stack}.0.self.weights", "head": 1, "cell": "2,1", "arithmetic": 1}),
         ("attention", {"layer": 0, "head": 1}),
         ("decode", {}),
         ("why", {"method": "integrated_gradients"}),
     ]:
-        page.go(screen, text=TEXTS[task], **params)
+        page.go(screen, text=TEXTS[MODELS[name][0]], **params)
         page.settle()
-        before = page.page.inner_text("main")
-        address = page.page.url
+        before = page.page.url, page.text("main")
         page.page.reload()
         page.ready(screen)
         page.settle()
-        assert page.page.url == address
-        assert page.page.inner_text("main") == before, screen
+        assert (page.page.url, page.text("main")) == before
 
 
-def test_back_goes_back(app: Callable[..., App]) -> None:
+def test_back_goes_back(app: Open) -> None:
     page = app("classify, pre-norm")
-    page.page.click('a[data-nav="step"]')
+    page.click('a[data-nav="step"]')
     page.ready("step")
     page.press(" ", " ")
     node = page.param["node"]
-    page.page.click('a[data-nav="attention"]')
+    page.click('a[data-nav="attention"]')
     page.ready("attention")
     page.page.go_back()
     page.ready("step")
@@ -110,30 +117,18 @@ def test_back_goes_back(app: Callable[..., App]) -> None:
     page.page.go_back()
     page.until("node => !location.hash.includes(node)", node)
     assert page.screen == "step"
-
-
-def test_a_text_that_is_typed_is_traced(app: Callable[..., App]) -> None:
-    page = app("classify, pre-norm")
-    page.page.fill("[data-role=text]", "good good good")
-    page.page.click("[data-role=trace]")
-    page.until("() => document.querySelectorAll('[data-stream=text] [data-token=\"2\"]').length > 0")
-    page.ready("flow")
-    assert page.param["text"] == "good good good"
+    page.trace("good good good")
     page.page.go_back()
-    page.page.wait_for_selector("[data-stream=text] [data-token='4']")
-    assert page.page.input_value("[data-role=text]") == TEXTS["classify"]
+    page.until("text => document.querySelector('[data-role=text]').value === text", TEXTS["classify"])
 
 
-def test_boxes_of_the_flow_open_their_steps(app: Callable[..., App]) -> None:
+def test_boxes_of_the_flow_open_their_steps(app: Open) -> None:
     page = app("translate, pre-norm")
-    boxes = page.page.locator("main [data-node-box]")
-    boxes.first.wait_for()
-    names = boxes.evaluate_all("boxes => boxes.map(b => b.dataset.nodeBox)")
+    names = page.all("main [data-node-box]", "one.dataset.nodeBox")
     assert len(set(names)) > 10
     for part in ("encoder.0.self", "encoder.0.ff", "decoder.0.self", "decoder.1.cross", "logits"):
         assert any(name.startswith(part) for name in names), part
-    box = next(name for name in names if name.startswith("decoder.1.cross"))
-    page.page.locator(f'[data-node-box="{box}"]').first.click()
+    page.page.locator('[data-node-box^="decoder.1.cross"]').first.click()
     page.ready("step")
     assert page.param["node"].startswith("decoder.1.cross")
 
@@ -149,37 +144,25 @@ def test_boxes_of_the_flow_open_their_steps(app: Callable[..., App]) -> None:
     ],
     ids=str,
 )
-def test_an_address_that_makes_no_sense_breaks_nothing(
-    app: Callable[..., App], watch: Watch, params: dict[str, Any]
-) -> None:
+def test_an_address_that_makes_no_sense_breaks_nothing(app: Open, watch: Watch, params: dict[str, Any]) -> None:
     watch.expected = "400.*/api/(attribute|erase)" if "class" in params else None  # asked, and told no
     page = app("classify, pre-norm", "step", **params)
     for screen in SCREENS:
         page.go(screen, **params)
         page.settle()
-        assert page.page.locator("main h1").count() == 1
+        assert page.count("main h1") == 1
 
 
-def test_the_other_screens_are_fetched_when_one_is_opened(app: Callable[..., App], watch: Watch) -> None:
+def test_the_other_screens_are_fetched_when_one_is_opened(app: Open, watch: Watch) -> None:
     page = app("classify, pre-norm")
+    page.click("[data-role=no-tour]")
     page.settle()
     assert not [url for url in watch.requests if "later.js" in url]
     page.go("decode")
     page.go("why")
     page.settle()
     assert len([url for url in watch.requests if "later.js" in url]) == 1
-    assert page.page.inner_text("main h1") == "Why"
-
-
-def test_what_the_server_refuses_is_said(app: Callable[..., App], watch: Watch) -> None:
-    watch.expected = "400"
-    page = app("translate, pre-norm", text="abc")
-    page.page.evaluate("location.hash = '#/flow?text=abc&prefix=99999'")
-    message = page.page.wait_for_selector("[role=alert]")
-    assert message is not None and "prefix" in message.inner_text()
-    page.page.fill("[data-role=text]", "cab")
-    page.page.click("[data-role=trace]")
-    page.page.wait_for_selector("[role=alert]", state="detached")
+    assert page.text("main h1") == "Why"
 
 
 STRAY = """() => [...document.querySelectorAll('.flow-arrow')].filter(arrow => {
@@ -189,9 +172,64 @@ STRAY = """() => [...document.querySelectorAll('.flow-arrow')].filter(arrow => {
 }).map(arrow => arrow.parentElement.className)"""
 
 
-@pytest.mark.parametrize("model", ["classify, pre-norm", "translate, pre-norm", "lm, pre-norm"])
-def test_on_a_phone_each_arrow_of_flow_stands_between_what_it_joins(app: Callable[..., App], model: str) -> None:
-    page = app(model, options={"viewport": {"width": 360, "height": 740}})
+def test_on_a_phone_each_arrow_of_flow_stands_between_what_it_joins(app: Open) -> None:
+    page = app("translate, pre-norm", options={"viewport": NARROW})
     page.settle()
-    assert page.page.locator(".flow-arrow").count() > 10
+    assert page.count(".flow-arrow") > 10
     assert page.page.evaluate(STRAY) == []
+
+
+@pytest.mark.parametrize("heads", [2, 4, 8])
+def test_no_block_of_two_columns_wraps(app: Open, heads: int) -> None:
+    """Nor does one of the single column that narrower windows show."""
+    run = subject_of(("translate", {"n_layers": 1, "d_model": 32, "n_heads": heads, "d_ff": 2048, "pre_norm": True}))
+    page = app(run)
+    for width in (1150, 1221, 1260, 1280, 1300, 1359, 1366, 1400, 1440, 1920):
+        page.page.set_viewport_size({"width": width, "height": 900})
+        page.page.evaluate("() => new Promise(then => requestAnimationFrame(() => requestAnimationFrame(then)))")
+        left = "[...one.children].map(child => child.getBoundingClientRect().left)"
+        rows = page.all(".flow-branch > .flow-boxes", left)
+        assert rows and all(row == sorted(row) for row in rows), width
+    page.page.set_viewport_size(DESKTOP)
+
+
+WIDTHS = (1920, 1440, 1366, 1280)
+CUT = """async ([addresses, widths]) => {
+    const frame = () => new Promise(then => requestAnimationFrame(then));
+    const cut = [], app = document.getElementById("app");
+    for (const [title, address] of addresses) {
+        location.hash = address;
+        await frame(); await frame();
+        for (const width of widths) {
+            app.style.maxWidth = `${width}px`;
+            const formula = document.querySelector(".formula");
+            const right = (formula?.getBoundingClientRect().right ?? 0) + 1;
+            const pieces = [...document.querySelectorAll(".formula math")];
+            const beyond = pieces.some(one => one.getBoundingClientRect().right > right);
+            if (!pieces.length || beyond) cut.push(`${title}, ${width}: formula`);
+            const boxes = ".formula, .code pre, .code pre > *, .step-how, .step-from";
+            for (const box of document.querySelectorAll(boxes)) {
+                if (box.scrollWidth > box.clientWidth + 1) cut.push(`${title}, ${width}: ${box.className}`);
+            }
+        }
+    }
+    app.style.maxWidth = "";
+    return cut;
+}"""
+"""Opens each step, and returns those of which a formula or a source line is not whole at a width of the page."""
+
+
+@pytest.mark.parametrize("name", ["lm, pre-norm", "translate, pre-norm"])
+def test_formulas_and_source_lines_are_whole(app: Open, name: str) -> None:
+    text, known = TEXTS[MODELS[name][0]], dict[object, str]()
+    for record in explain(subject_of(MODELS[name]), text).records.values():
+        line = record.source and (record.source.file, record.source.mark)
+        known.setdefault((record.site, record.op, record.block, bool(record.params.get("bias")), line), record.id)
+    nodes = [*known.values(), "probabilities"]
+    steps = [(node, address("step", {"text": text, "node": node})) for node in nodes]
+    assert len(steps) > 20
+    page = app(name, "step", text=text, options={"viewport": {"width": WIDTHS[0], "height": 900}})
+    assert page.page.evaluate(CUT, [steps, WIDTHS]) == []
+    page.page.set_viewport_size(PHONE)
+    assert page.page.evaluate(CUT, [steps, [NARROW["width"]]]) == []
+    page.page.set_viewport_size({"width": WIDTHS[0], "height": 900})

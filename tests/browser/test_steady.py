@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from playwright.sync_api import Route
-from tests.browser.app import App
+from tests.browser.app import Held, Open
 from tests.browser.conftest import DESKTOP, PHONE
-from tests.browser.models import MODELS
 
-FAMILIES = [name for name in MODELS if name.endswith(", pre-norm")]
 AWAITED = ("**/t/**", "**/api/attribute")
 """What a screen asks for after the text was traced."""
 
@@ -40,39 +35,8 @@ RECORD = """() => {
 }"""
 
 
-class Held:
-    """Keeps back the answers to some requests of a page until they are let go."""
-
-    def __init__(self, page: App, *patterns: str) -> None:
-        self.page, self.kept, self.open = page, list[Route](), False
-        for pattern in patterns:
-            page.page.route(pattern, self.answer)
-
-    def answer(self, route: Route) -> None:
-        if self.open:
-            route.continue_()
-        else:
-            self.kept.append(route)
-
-    def wait(self) -> None:
-        """Until something was asked for, and nothing more is."""
-        known = -1
-        for _ in range(60):
-            if self.kept and known == len(self.kept):
-                return
-            known = len(self.kept)
-            self.page.page.wait_for_timeout(150)
-        raise AssertionError(f"after 9 seconds {len(self.kept)} requests were kept back")
-
-    def let_go(self) -> None:
-        self.open = True
-        for route in self.kept:
-            route.continue_()
-        self.page.settle()
-
-
-@pytest.mark.parametrize("part", ["decoder.1.cross.q_proj", "encoder.0.ff.hidden", "decoder.1.self.weights"])
-def test_a_box_pressed_while_its_picture_comes_opens_its_step(app: Callable[..., App], part: str) -> None:
+@pytest.mark.parametrize("part", ["encoder.0.ff.hidden", "decoder.1.self.weights"])
+def test_a_box_pressed_while_its_picture_comes_opens_its_step(app: Open, part: str) -> None:
     page = app("translate, pre-norm")
     held = Held(page, "**/t/**")
     page.page.reload()
@@ -92,9 +56,8 @@ def test_a_box_pressed_while_its_picture_comes_opens_its_step(app: Callable[...,
     assert page.param["node"] == part
 
 
-@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_nothing_moves_when_the_numbers_come(app: Callable[..., App], family: str, viewport: dict[str, int]) -> None:
+@pytest.mark.parametrize(("family", "viewport"), [("translate, pre-norm", DESKTOP), ("classify, pre-norm", PHONE)])
+def test_nothing_moves_when_the_numbers_come(app: Open, family: str, viewport: dict[str, int]) -> None:
     page = app(family, options={"viewport": viewport})
     for screen in ("flow", "attention", "why"):
         page.go(screen)
@@ -111,16 +74,10 @@ def test_nothing_moves_when_the_numbers_come(app: Callable[..., App], family: st
 
 @pytest.mark.parametrize("viewport", [DESKTOP | {"height": 600}, PHONE], ids=["desktop", "phone"])
 def test_the_foot_of_a_step_stays_in_sight_from_cell_to_cell_and_step_to_step(
-    app: Callable[..., App], viewport: dict[str, int]
+    app: Open, viewport: dict[str, int]
 ) -> None:
-    page = app(
-        "translate, pre-norm",
-        "step",
-        node="encoder.0.self.q_proj",
-        cell="2,2",
-        arithmetic=1,
-        options={"viewport": viewport},
-    )
+    at = {"node": "encoder.0.self.q_proj", "cell": "2,2", "arithmetic": 1}
+    page = app("translate, pre-norm", "step", options={"viewport": viewport}, **at)
     page.settle()
     cell = page.page.locator("td[tabindex='0']")
     page.page.evaluate("scrollTo(0, 1e6)")
@@ -129,7 +86,7 @@ def test_the_foot_of_a_step_stays_in_sight_from_cell_to_cell_and_step_to_step(
     assert bottom > 200
     page.page.evaluate(RECORD)
     page.press("ArrowRight")
-    page.page.wait_for_selector("[data-role=arithmetic][data-cell='2,3'] .sum")
+    page.wait("[data-role=arithmetic][data-cell='2,3'] .sum")
     page.settle()
     seen = page.page.evaluate("window.frames_seen")
     assert len(seen) > 3
@@ -151,9 +108,7 @@ def test_the_foot_of_a_step_stays_in_sight_from_cell_to_cell_and_step_to_step(
     ("screen", "field", "stream"),
     [("flow", "text", "[data-stream=text]"), ("compare", "other-text", "[data-side=B] [data-stream=text]")],
 )
-def test_what_is_typed_while_a_trace_is_on_its_way_stays(
-    app: Callable[..., App], screen: str, field: str, stream: str
-) -> None:
+def test_what_is_typed_while_a_trace_is_on_its_way_stays(app: Open, screen: str, field: str, stream: str) -> None:
     page = app("classify, pre-norm", screen)
     held = Held(page, "**/api/trace")
     area = page.page.locator(f"[data-role={field}]")
@@ -168,15 +123,15 @@ def test_what_is_typed_while_a_trace_is_on_its_way_stays(
     page.until(f"() => document.querySelectorAll('{stream} [data-token]').length === 2")
 
 
-def test_a_head_is_painted_once_though_layers_come_one_by_one(app: Callable[..., App]) -> None:
-    page = app("lm, pre-norm", "attention", init_script=COUNT_THUMBS)
+def test_a_head_is_painted_once_though_layers_come_one_by_one(app: Open) -> None:
+    page = app("lm, pre-norm", "attention", init_script=COUNT.replace("METHOD", "putImageData"))
     page.settle()
-    n_heads = page.page.locator("[data-head] canvas.thumb").count()
+    n_heads = page.count("[data-head] canvas.thumb")
     assert n_heads > page.page.locator("[data-head]").first.locator("xpath=..").locator("[data-head]").count()
     assert page.page.evaluate("window.painted") == n_heads
 
 
-def test_a_second_text_that_was_removed_does_not_come_back(app: Callable[..., App]) -> None:
+def test_a_second_text_that_was_removed_does_not_come_back(app: Open) -> None:
     """Its trace was on its way when it was taken away; and the page waits for what it still waits for."""
     page = app("classify, pre-norm", "compare")
     held = Held(page, "**/api/trace")
@@ -188,28 +143,18 @@ def test_a_second_text_that_was_removed_does_not_come_back(app: Callable[..., Ap
     page.until("() => document.querySelector('main').getAttribute('aria-busy') === 'false'")
     held.let_go()
     page.page.wait_for_timeout(300)
-    assert page.page.locator("[data-side=B]").count() == 0
+    assert page.count("[data-side=B]") == 0
 
 
-def test_a_new_text_has_all_its_words(app: Callable[..., App]) -> None:
+def test_a_new_text_has_all_its_words(app: Open) -> None:
     """What was erased in the last one, and what was asked of it, is not carried over."""
     page = app("translate, pre-norm", "why", text="abc de", erased="source:0", foil=7, position=1)
     page.settle()
-    page.page.fill("[data-role=text]", "fed cab")
-    page.page.click("[data-role=trace]")
-    page.until("() => location.hash.includes('fed')")
-    page.ready("why")
+    page.trace("fed cab")
     page.settle()
     assert not page.param.keys() & {"erased", "foil", "position", "class"}
-    assert page.page.locator("[data-word][aria-pressed=true]").count() == 0
-    assert page.page.locator("[data-word]").count() > 0
-
-
-def test_no_token_stays_in_the_address(app: Callable[..., App]) -> None:
-    page = app("classify, pre-norm", "step", node="encoder.0.self.q")
-    assert "token" not in page.page.url and page.param["node"] == "encoder.0.self.q"
-    page.page.reload()
-    page.ready("step")
+    assert page.count("[data-word][aria-pressed=true]") == 0
+    assert page.count("[data-word]") > 0
 
 
 HANDLERS = """() => {
@@ -226,38 +171,27 @@ HANDLERS = """() => {
         .map(([one]) => view(one));
 }"""
 """Whose handlers are others than at the last call: a component that is drawn anew gives its elements new ones."""
-COUNT_THUMBS = """(() => {
-    const paint = CanvasRenderingContext2D.prototype.putImageData;
+COUNT = """(() => {
+    const paint = CanvasRenderingContext2D.prototype.METHOD;
     window.painted = 0;
-    CanvasRenderingContext2D.prototype.putImageData = function (...args) {
-        if (this.canvas.className === "thumb") window.painted += 1;
+    CanvasRenderingContext2D.prototype.METHOD = function (...args) {
+        window.painted += 1;
         return paint.apply(this, args);
     };
 })()"""
-"""Counts in `painted` how often the small picture of a head is painted."""
-COUNT_HEAT_MAPS = """(() => {
-    const begin = CanvasRenderingContext2D.prototype.setTransform;
-    window.painted = 0;
-    CanvasRenderingContext2D.prototype.setTransform = function (...args) {
-        window.painted += 1;
-        return begin.apply(this, args);
-    };
-})()"""
-"""Counts in `painted` how often a heat map is painted."""
+"""Counts in `painted` how often a picture is painted: putImageData small ones, setTransform large ones."""
 
 
-def test_pointing_at_a_token_draws_only_its_rows_anew(app: Callable[..., App]) -> None:
-    page = app("translate, pre-norm", "flow", text="abc de")
-    page.settle()
-    token = page.page.locator("[data-stream=source] [data-token='1']").first
-    page.page.mouse.move(2, 2)
+def test_nothing_is_drawn_anew_when_the_script_of_other_screens_comes(app: Open) -> None:
+    page = app("lm, pre-norm")
+    held = Held(page, "**/later.js")
+    page.page.reload()
+    page.ready("flow")
+    held.wait()
     page.page.evaluate(HANDLERS)
-    assert page.page.evaluate(HANDLERS) == [], "nothing is drawn by itself"
-    token.hover()
-    page.page.wait_for_selector("[data-stream=source] .token-lit")
-    drawn = page.page.evaluate(HANDLERS)
-    assert drawn and set(drawn) == {"source"}
-    assert page.page.locator("[data-stream=source] .token-lit").count() >= 1
+    held.let_go()
+    page.until("() => document.adoptedStyleSheets.length > 0")
+    assert page.page.evaluate(HANDLERS) == []
 
 
 @pytest.mark.parametrize(
@@ -272,9 +206,9 @@ def test_pointing_at_a_token_draws_only_its_rows_anew(app: Callable[..., App]) -
     ],
 )
 def test_a_pointer_draws_nothing_anew_outside_of_the_view_it_is_over(
-    app: Callable[..., App], screen: str, params: dict[str, object], over: str, views: set[str]
+    app: Open, screen: str, params: dict[str, object], over: str, views: set[str]
 ) -> None:
-    page = app("lm, pre-norm", screen, init_script=COUNT_HEAT_MAPS, text="abc d", **params)
+    page = app("lm, pre-norm", screen, init_script=COUNT.replace("METHOD", "setTransform"), text="abc d", **params)
     page.page.mouse.move(2, 2)
     page.page.locator(over).first.wait_for()
     page.settle()

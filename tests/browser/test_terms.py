@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Locator, Page, expect
-from tests.browser.app import App
+from tests.browser.app import Open
 from tests.browser.conftest import PHONE
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.explanation import explain
-from glassformer.explain.page.saved_page import saved_page_html
 
 STEP = {"node": "encoder.0.self.products"}
 OPEN = ".term-box:popover-open"
@@ -27,7 +26,7 @@ def term(page: Page, word: str) -> Locator:
     return page.locator("main .term-name", has_text=word).first
 
 
-def test_pointing_shows_the_definition_and_leaving_or_escape_hides_it(app: Callable[..., App]) -> None:
+def test_pointing_shows_the_definition_and_leaving_or_escape_hides_it(app: Open) -> None:
     page = app("classify, pre-norm", "step", **STEP).page
     box = page.locator(OPEN)
     term(page, "query").hover()
@@ -41,7 +40,7 @@ def test_pointing_shows_the_definition_and_leaving_or_escape_hides_it(app: Calla
     expect(box).to_have_count(0)
 
 
-def test_the_focus_shows_it_and_space_is_no_step_there(app: Callable[..., App]) -> None:
+def test_the_focus_shows_it_and_space_is_no_step_there(app: Open) -> None:
     """Its button is described by the definition also while that is hidden."""
     page = app("classify, pre-norm", "step", **STEP)
     name = term(page.page, "query")
@@ -61,40 +60,33 @@ def test_the_focus_shows_it_and_space_is_no_step_there(app: Callable[..., App]) 
         ("translate, pre-norm", "step", {"node": "decoder.0.cross.products"}, {"Query"}),
         ("translate, pre-norm", "step", {"node": "decoder.0.self.mask"}, {"token", "causal mask"}),
         ("translate, pre-norm", "attention", {}, {"token"}),
+        ("classify, pre-norm", "step", {"node": "logits"}, {"Logits"}),
         ("classify, pre-norm", "why", {}, {"quantity", "Comprehensiveness", "Sufficiency"}),
         ("classify, pre-norm", "why", {"method": "integrated_gradients"}, {"Completeness"}),
         ("classify, pre-norm", "why", {"why": "parts"}, {"head", "feed-forward block", "log-probability"}),
     ],
 )
-def test_every_screen_has_its_terms(app: Callable[..., App], model: str, screen: str, params: dict, terms: set) -> None:
+def test_every_screen_has_its_terms(app: Open, model: str, screen: str, params: dict, terms: set) -> None:
     page = app(model, screen, **params)
     page.settle()
-    found = page.page.locator("main .term-name").all_inner_texts()
+    found = page.texts("main .term-name")
     assert terms <= set(found), found
+    if params.get("node") == "logits":
+        assert "head" not in {one.lower() for one in page.texts("#step-title .term-name")}, "of attention"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_with_a_definition_open(app: Callable[..., App], scheme: str) -> None:
+def test_axe_finds_nothing_with_a_definition_open(app: Open, scheme: str) -> None:
     page = app("translate, pre-norm", "step", options={"color_scheme": scheme}, node="decoder.0.cross.context").page
-    if page.locator("[data-role=no-tour]").count():
-        page.click("[data-role=no-tour]")
     term(page, "query").focus()
     assert len(shown(page)) == 1
     found = Axe().run(page).response["violations"]
     assert not found, [(one["id"], one["nodes"][0]["html"]) for one in found]
 
 
-def test_the_head_of_the_output_is_no_head_of_attention(app: Callable[..., App]) -> None:
-    page = app("classify, pre-norm", "step", node="logits")
-    page.settle()
-    assert "head" not in {one.lower() for one in page.page.locator("#step-title .term-name").all_inner_texts()}
-
-
-def test_a_saved_page_has_them_and_a_phone_shows_them_whole(app: Callable[..., App], tmp_path: Path) -> None:
+def test_a_saved_page_has_them_and_a_phone_shows_them_whole(app: Open, saved: Callable[..., Path]) -> None:
     base = explain(subject_of(MODELS["classify, pre-norm"]), TEXTS["classify"])
-    path = tmp_path / "saved.html"
-    path.write_text(saved_page_html(base, seconds=1)[0], encoding="utf-8")
-    page = app(path, "step", options={"viewport": PHONE, "has_touch": True}, **STEP).page
+    page = app(saved(base), "step", options={"viewport": PHONE, "has_touch": True}, **STEP).page
     term(page, "query").tap()
     box = page.locator(OPEN).bounding_box()
     assert box and box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
@@ -103,7 +95,7 @@ def test_a_saved_page_has_them_and_a_phone_shows_them_whole(app: Callable[..., A
     assert shown(page) == []
 
 
-def test_escape_closes_the_definition_before_the_tour(app: Callable[..., App]) -> None:
+def test_escape_closes_the_definition_before_the_tour(app: Open) -> None:
     page = app("translate, pre-norm").page
     page.keyboard.press("?")
     page.click("dialog [data-role=tour]")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext
-from tests.browser.app import App, Watch
+from tests.browser.app import App, Open
 from tests.browser.models import MODELS, TEXTS, subject_of
+from tests.browser.test_counting import Reading
 from tests.helpers.ngram_runs import ngram_run
 
 from glassformer.explain.explanation import explain
-from glassformer.explain.page.saved_page import saved_page_html
 
 FOCUS = "document.activeElement"
 NO_STORAGE = (
@@ -21,52 +21,55 @@ NO_STORAGE = (
 )
 
 
-def focused_heading(page: App, *, but: str = "") -> str:
-    """Wait until the tour's card has taken the focus for another phase; return what its heading says."""
+def begin(page: App) -> None:
+    page.click(".offer [data-role=tour]")
+    next_card(page)
+
+
+def next_card(page: App, *, but: str = "") -> str:
+    """Wait until the tour's card has taken the focus for another phase; return what it says."""
     page.until(
         f"but => {FOCUS}.matches('.tour h2') && {FOCUS}.closest('.tour').querySelector('button[data-option], "
         f"[data-role=do-it], [data-role=found], [data-role=tour-next]') && {FOCUS}.closest('.tour').innerText !== but",
         but,
     )
-    return page.page.inner_text(".tour h2")
-
-
-def card(page: App) -> str:
-    return page.page.inner_text(".tour")
+    return page.text(".tour")
 
 
 def tab_to(page: App, selector: str) -> None:
-    for _ in range(6 + page.page.locator("[data-nav]").count()):  # the links to the screens are before the offer
+    for _ in range(6 + page.count("[data-nav]")):  # the links to the screens are before the offer
         page.press("Tab")
         if page.page.evaluate(f"selector => {FOCUS}.matches(selector)", selector):
             return
-    raise AssertionError(f"Tab does not reach {selector}: {card(page)}")
+    raise AssertionError(f"Tab does not reach {selector}")
 
 
-def walk(page: App) -> list[tuple[str, str]]:
-    """Go through the tour by keyboard alone, from its first card; the title and the finding of each step."""
+def walk(page: App, look: Callable[[list[str]], None] = lambda _: None) -> list[tuple[str, str]]:
+    """Go through the tour by keyboard alone, from its first card; the title and the finding of each step.
+
+    `look` is called with the three cards of each step, while the last of them is shown.
+    """
     seen: list[tuple[str, str]] = []
-    title = focused_heading(page)
+    question = next_card(page)
     while True:
-        question = card(page)
+        title = page.text(".tour h2")
         tab_to(page, "[data-option='0']")
         page.press("Enter")
-        focused_heading(page, but=question)
-        task = card(page)
-        page.page.wait_for_selector("[data-tour=control]")
+        task = next_card(page, but=question)
+        page.wait("[data-tour=control]")
         tab_to(page, "[data-role=do-it]")
         page.press("Enter")
-        focused_heading(page, but=task)
-        found = page.page.inner_text("[data-role=found]")
-        seen.append((title, found))
-        page.page.wait_for_selector("[data-tour=control]")
+        result = next_card(page, but=task)
+        seen.append((title, page.text("[data-role=found]")))
+        page.wait("[data-tour=control]")
+        look([question, task, result])
         tab_to(page, "[data-role=tour-next]")
-        text, last = card(page), page.page.inner_text("[data-role=tour-next]") == "Finish"
+        last = page.text("[data-role=tour-next]") == "Finish"
         page.press("Enter")
         if last:
-            page.page.wait_for_selector(".tour", state="detached")
+            page.gone(".tour")
             return seen
-        title = focused_heading(page, but=text)
+        question = next_card(page, but=result)
 
 
 STEPS = {
@@ -97,121 +100,108 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", list(STEPS))
-def test_its_steps_by_keyboard(app: Callable[..., App], name: str) -> None:
+def test_its_steps_by_keyboard(app: Open, name: str) -> None:
+    """What a card calls a head, a row or a token is what the address and the edits then say."""
+    reading = Reading(explain(subject_of(MODELS[name]), TEXTS[MODELS[name][0]]))
     page = app(name)
+    compared: list[str] = []
+
+    def look(cards: list[str]) -> None:
+        reading.read(cards, "tour")
+        params = page.param
+        row = params.get("cell", "").split(",")[0] or "0"
+        python = params.get("edits") or (f"{params['node']}[head:{params.get('head', '')}]" if "node" in params else "")
+        for card in cards[:2]:
+            body = card.partition("\n")[2]
+            compared.extend(re.findall(r"\b(?:head|layer) \d", body, re.IGNORECASE) if python else [])
+            reading.compare(python, re.sub(r"\((token|row) ", "(at ", body), "tour")
+            reading.check(set(re.findall(r"\brow (\d+)", body)) <= {row}, f"tour, {params}", body)
+
     tab_to(page, "[data-role=tour]")
     page.press("Enter")
-    seen = walk(page)
+    seen = walk(page, look)
+    assert not reading.wrong, "\n".join(reading.wrong)
+    assert len(compared) >= 2
     assert [title for title, _ in seen] == STEPS[name]
     assert all(any(letter.isdigit() for letter in found) for _, found in seen), "each has numbers of the page"
     assert page.page.evaluate(f"{FOCUS}.id") == "main"
-    assert page.page.locator(".offer").count() == 0
+    assert page.count(".offer") == 0
+    if STEPS[name][-1] == "One step of learning":
+        page.ready("learn")
+        assert page.param["learn_steps"] == "1"
+        for when in ("before", "after"):
+            value = page.value(f"[data-role=mean-{when}][data-state=ok]")
+            numbers = [float(word) for word in re.findall(r"[0-9]+[.][0-9]+", seen[-1][1])]
+            assert any(abs(word - value) < 0.006 for word in numbers), "the losses of the page"
 
 
-def test_the_reader_does_it_and_the_numbers_are_those_of_the_page(app: Callable[..., App]) -> None:
+def test_the_reader_does_it_and_the_numbers_are_those_of_the_page(app: Open) -> None:
     page = app("classify, pre-norm")
-    page.page.click(".offer [data-role=tour]")
-    page.page.click("[data-option='0']")
+    begin(page)
+    page.click("[data-option='0']")
     page.ready("why")
-    control = page.page.wait_for_selector("[data-tour=control]")
-    assert control is not None
-    page.page.click("[data-role=to-control]")
+    page.wait("[data-tour=control]")
+    page.click("[data-role=to-control]")
     assert page.page.evaluate(f"{FOCUS}.dataset.tour") == "control"
     page.press("Enter")
-    page.page.wait_for_selector("[data-role=found]")
+    page.wait("[data-role=found]")
     page.until("() => document.querySelector('[data-role=probability]').textContent.includes('was')")
-    shown = page.page.inner_text("[data-role=probability] b")
-    assert f"to {shown}" in page.page.inner_text("[data-role=found]")
+    assert f"to {page.text('[data-role=probability] b')}" in page.text("[data-role=found]")
 
 
-@pytest.mark.parametrize("name", ["classify, pre-norm", "lm, pre-norm"])
-def test_the_last_step_learns_and_says_the_losses_of_the_page(app: Callable[..., App], name: str) -> None:
-    page = app(name)
-    page.page.click(".offer [data-role=tour]")
-    focused_heading(page)
-    found = walk(page)[-1][1]
-    page.ready("learn")
-    assert page.param["learn_steps"] == "1"
-    for role in ("mean-before", "mean-after"):
-        shown = page.page.wait_for_selector(f"[data-role={role}][data-state=ok]")
-        assert shown is not None
-        value = float(shown.get_attribute("data-value") or "nan")
-        assert any(abs(float(word) - value) < 0.006 for word in re.findall(r"[0-9]+[.][0-9]+", found)), found
-    page.page.click("[data-role=put-back]")
-    page.page.wait_for_selector("[data-role=mean-after]", state="detached")
-    page.settle()
-    assert "learn_steps" not in page.param
-
-
-def test_escape_ends_it_and_it_is_remembered_but_found_under_keys(app: Callable[..., App]) -> None:
+def test_escape_or_no_thanks_ends_it_and_is_remembered_but_it_is_found_under_keys(app: Open) -> None:
     page = app("lm, pre-norm")
-    page.page.click(".offer [data-role=tour]")
-    focused_heading(page)
+    begin(page)
     page.press("Escape")
-    page.page.wait_for_selector(".tour", state="detached")
+    page.gone(".tour")
     page.page.reload()
     page.ready("flow")
-    assert page.page.locator(".offer").count() == 0
+    assert page.count(".offer") == 0
     page.press("?")
-    page.page.wait_for_selector("dialog[open]")
-    tab_to(page, "dialog [data-role=tour]") if not page.page.evaluate(f"{FOCUS}.dataset.role === 'tour'") else None
+    page.wait("dialog[open]")
+    page.page.focus("dialog [data-role=tour]")
     page.press("Enter")
-    page.page.wait_for_selector("dialog[open]", state="detached")
-    focused_heading(page)
-
-
-def test_no_thanks_is_remembered_and_loads_nothing(app: Callable[..., App], watch: Watch) -> None:
-    page = app("classify, pre-norm")
-    page.page.click("[data-role=no-tour]")
-    page.page.wait_for_selector(".offer", state="detached")
-    page.settle()
-    assert not [url for url in watch.requests if url.endswith("later.js")]
+    page.gone("dialog[open]")
+    next_card(page)
+    page = app("lm, pre-norm")
+    page.click("[data-role=no-tour]")
+    page.gone(".offer")
     page.page.reload()
     page.ready("flow")
-    assert page.page.locator(".offer").count() == 0
+    assert page.count(".offer") == 0
 
 
-def test_of_an_ensemble_it_says_what_it_shows(app: Callable[..., App]) -> None:
+def test_of_an_ensemble_it_says_what_it_shows(app: Open) -> None:
     page = app(ngram_run(members=3), text="refunds lost card")
-    page.page.click(".offer [data-role=tour]")
-    focused_heading(page)
-    assert "ensemble of 3 models" in page.page.inner_text("[data-role=tour-limit]")
+    begin(page)
+    assert "ensemble of 3 models" in page.text("[data-role=tour-limit]")
     assert len(walk(page)) == 6
 
 
-def test_of_a_masked_model_it_says_what_it_cannot_show(app: Callable[..., App]) -> None:
+def test_of_a_masked_model_it_says_what_it_cannot_show(app: Open) -> None:
     page = app("pretrain, pre-norm")
-    page.page.click(".offer [data-role=tour]")
-    focused_heading(page)
-    assert "no step about forced tokens or temperature" in page.page.inner_text("[data-role=tour-limit]")
+    begin(page)
+    assert "no step about forced tokens or temperature" in page.text("[data-role=tour-limit]")
     titles = [title for title, _ in walk(page)]
     assert titles[:3] == ["How certain is it?", "Which token does it attend to?", "Block it"] and 4 <= len(titles) <= 5
 
 
-@pytest.mark.parametrize("name", ["translate, pre-norm", "classify, pre-norm", "lm, pre-norm", "pretrain, pre-norm"])
-def test_in_a_saved_page_without_storage(context: Callable[..., BrowserContext], tmp_path: Path, name: str) -> None:
-    file = tmp_path / "report.html"
-    explanation = explain(subject_of(MODELS[name]), TEXTS[MODELS[name][0]])
-    file.write_text(saved_page_html(explanation, seconds=5)[0], encoding="utf-8")
+def test_in_a_saved_page_without_storage(context: Callable[..., BrowserContext], saved: Callable[..., Path]) -> None:
+    file = saved(explain(subject_of(MODELS["translate, pre-norm"]), TEXTS["translate"]), seconds=5)
     opened = context().new_page()
     opened.add_init_script(NO_STORAGE)
     with App(opened, file.as_uri()).open() as page:
-        page.page.click(".offer [data-role=tour]")
-        focused_heading(page)
-        assert "cannot run the model" in page.page.locator("[data-role=tour-limit]").first.inner_text()
+        begin(page)
+        assert "cannot run the model" in page.texts("[data-role=tour-limit]")[0]
         seen = walk(page)
         assert len(seen) >= 3 and not {"Block it", "Another token"} & {title for title, _ in seen}
-        assert page.page.locator("[role=alert]").count() == 0
+        assert page.count("[role=alert]") == 0
 
 
-def test_another_text_begins_it_again(app: Callable[..., App]) -> None:
+def test_another_text_begins_it_again(app: Open) -> None:
     page = app("classify, pre-norm")
-    page.page.click(".offer [data-role=tour]")
-    focused_heading(page)
-    page.page.fill("[data-role=text]", "good b c")
-    page.page.click("[data-role=trace]")
-    page.page.wait_for_selector(".tour button:has-text('Begin the tour with it')")
-    page.page.click(".tour button:has-text('Begin the tour with it')")
-    focused_heading(page)
+    begin(page)
+    page.trace("good b c")
+    page.click(".tour button:has-text('Begin the tour with it')")
     walk(page)
     assert page.param["text"] == "good b c"

@@ -1,8 +1,7 @@
-"""What stands in the page's cells is what torch computed, at every step of every kind of model."""
+"""What stands in the page's cells is what torch computed, at every step of every kind of model; what is not is red."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -10,32 +9,29 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.browser.app import App, address
+from tests.browser.app import App, Open, address
 from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
+from tests.helpers.matrix import matrix_run
+from tests.helpers.ngram_runs import ngram_run
 
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.run import Run
 
 CASES = [
-    *(pytest.param(name, {}, marks=pytest.mark.slow) for name in MODELS),
     ("classify, pre-norm", {"answer": ANSWERS["classify"], "learn_steps": 3}),
-    pytest.param("classify, pre-norm", {"pad": 3}, marks=pytest.mark.slow),
     ("translate, pre-norm", {"beam_size": 3, "pad": 2}),
-    ("translate, post-norm", {"target": "gfe"}),
     (
-        "classify, pre-norm",
+        "classify, post-norm",
         {"edits": "encoder.0.self.scores[head:1;key:0]=blocked encoder.1.ff.hidden[hidden:3]*0.5 pooled[pooled:2]=1"},
     ),
-    ("classify, post-norm", {"edits": "encoder.0.self.scores[head:1;token:2]=blocked encoder.1.self.out=0"}),
-    pytest.param(
-        "translate, pre-norm", {"edits": "encoder.1.state=skip decoder.0.cross.head1=0"}, marks=pytest.mark.slow
-    ),
-    ("translate, post-norm", {"edits": "encoder.0.state=skip decoder.0.self.weights[head:0;token:1]*0.5"}),
-    ("classify, post-norm", {"answer": ANSWERS["classify"], "learn_steps": 3}),
-    pytest.param("translate, pre-norm", {"answer": ANSWERS["translate"]}, marks=pytest.mark.slow),
-    ("lm, pre-norm", {"answer": ANSWERS["lm"]}),
-    ("pretrain, post-norm", {"answer": ANSWERS["pretrain"]}),
+    ("pretrain, post-norm", {"edits": "encoder.0.state=skip encoder.1.self.weights[head:0;token:1]*0.5"}),
     ("lm, pre-norm", {"edits": "decoder.0.state[token:1]=B decoder.1.self.q[head:0]*2", "other_text": "cba d"}),
 ]
+OTHERS: dict[str, tuple[Callable[[], Run], dict[str, Any]]] = {
+    "n-grams of one member of three": (lambda: ngram_run(members=3), {"text": "refunds xyzzy 😀 card", "member": 1}),
+    "bigrams": (lambda: ngram_run(bigrams=40), {"text": "card cards card lost"}),
+    "pairs": (lambda: matrix_run("pairs"), {"text": "ab c [SEP] good b"}),
+}
 
 WALK = """async ([nodes, addresses]) => {
     const until = async (what) => {
@@ -62,22 +58,10 @@ WALK = """async ([nodes, addresses]) => {
 """Opens every step, and returns its check and its cells."""
 
 
-@pytest.mark.parametrize(("name", "params"), CASES, ids=lambda x: str(x))
-def test_every_cell_is_torchs_and_every_check_agrees(
-    app: Callable[..., App], name: str, params: dict[str, Any]
-) -> None:
-    task = MODELS[name][0]
-    settings = {key: value for key, value in params.items() if key == "beam_size"}
-    rest = {key: value for key, value in params.items() if key != "beam_size"}
-    if "edits" in rest:
-        rest["edits"] = tuple(rest["edits"].split())
-    request = TraceRequest(TEXTS[task], **rest, **({"decode": settings} if settings else {}))
-    explanation = explain(subject_of(MODELS[name]), request)
-    page = app(name, "step", text=TEXTS[task], **params)
-    answer = page.page.inner_text("[data-role=answer]")
-    assert re.sub(r"\s", "", explanation.answer["headline"]) in re.sub(r"\s", "", answer)
-    nodes = [*explanation.records, "probabilities"]
-    addresses = [address("step", {"text": TEXTS[task]} | params | {"node": n, "head": 1}) for n in nodes]
+def compare(page: App, explanation: Explanation, params: dict[str, Any], stack: str = "") -> None:
+    """Open every step of a stack; each cell has its number, to the digits that it shows, and each check agrees."""
+    nodes = [node for node in [*explanation.records, "probabilities"] if node.startswith(stack)]
+    addresses = [address("step", params | {"node": node, "head": 1}) for node in nodes]
     seen = 0
     for node, found in zip(nodes, page.page.evaluate(WALK, [nodes, addresses]), strict=True):
         assert found["state"] == "ok", (node, found["says"])
@@ -85,9 +69,22 @@ def test_every_cell_is_torchs_and_every_check_agrees(
         assert found["cells"], node
         for row, column, value, text in found["cells"]:
             assert float(value) == pytest.approx(expected[row, column], rel=1e-6, abs=1e-7), (node, row, column)
-            assert_reads_as(text, float(value))
+            if text == "blocked":
+                assert float(value) < -1e30
+            elif text != "masked":
+                assert float(value) == pytest.approx(read(text), rel=1e-6, abs=0.5001 * unit(text)), text
         seen += len(found["cells"])
-    assert seen > 10 * len(nodes)
+    assert seen > 5 * len(nodes)
+
+
+def read(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+def unit(text: str) -> float:
+    """The size of the last digit of a number."""
+    mantissa, _, power = text.replace("−", "-").partition("e")
+    return 10.0 ** (int(power or 0) - len(mantissa.partition(".")[2]))
 
 
 def matrix_of(explanation: Explanation, node: str, part: str) -> np.ndarray:
@@ -95,33 +92,94 @@ def matrix_of(explanation: Explanation, node: str, part: str) -> np.ndarray:
     if node == "probabilities":
         prediction = explanation.predictions[0]
         logits = torch.from_numpy(np.array(explanation.tensor("logits"), dtype=np.float64))
+        chosen = [c.id for c in prediction.top]
         if prediction.position is not None:
-            token = int(part.split(";")[0].split(":")[1])
-            logits = logits[token]
-            ids = part.split("vocab:")[1]
-            chosen = [int(i) for i in ids.split(".")] if "-" not in ids else [int(ids.split("-")[0])]
-        else:
-            chosen = [c.id for c in prediction.top]
+            token, ids = re.fullmatch(r"token:(\d+);vocab:([\d.]+)(?:-\d+)?", part).groups()  # pyright: ignore
+            logits, chosen = logits[int(token)], [int(i) for i in ids.split(".")]
         values = logits.softmax(dim=-1)[chosen].numpy()
     else:
         values = explanation.tensor(node, part)
     return np.asarray(values, dtype=np.float64).reshape(-1, values.shape[-1] if values.ndim else 1)
 
 
-def assert_reads_as(text: str, value: float) -> None:
-    """A cell's text is its value to the digits it shows."""
-    if text == "masked":
-        return
-    if text == "blocked":
-        assert value < -1e30
-        return
-    plain = text.replace("−", "-").replace("\u2009", "").replace("\u202f", "").strip()
-    power = re.fullmatch(r"(-?[\d.]+)\s*[·×]\s*10(.*)", plain)
-    if power:
-        digits = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-        plain = f"{power[1]}e{power[2].translate(digits)}"
-    shown = float(plain)
-    mantissa = plain.lower().split("e")[0]
-    decimals = len(mantissa.split(".")[1]) if "." in mantissa else 0
-    scale = 10 ** (int(plain.lower().split("e")[1]) if "e" in plain.lower() else 0)
-    assert math.isclose(shown, value, rel_tol=1e-6, abs_tol=0.5001 * 10**-decimals * scale), (text, value)
+@pytest.mark.parametrize(("name", "params"), CASES, ids=lambda x: str(x))
+def test_every_cell_is_torchs_and_every_check_agrees(app: Open, name: str, params: dict[str, Any]) -> None:
+    task = MODELS[name][0]
+    rest: dict[str, Any] = params | ({"edits": tuple(params["edits"].split())} if "edits" in params else {})
+    settings: dict[str, Any] = {"decode": {"beam_size": rest.pop("beam_size")}} if "beam_size" in params else {}
+    explanation = explain(subject_of(MODELS[name]), TraceRequest(TEXTS[task], **rest, **settings))
+    page = app(name, "step", text=TEXTS[task], **params)
+    answer = page.text("[data-role=answer]")
+    assert re.sub(r"\s", "", explanation.answer["headline"]) in re.sub(r"\s", "", answer)
+    compare(page, explanation, {"text": TEXTS[task]} | params)
+
+
+@pytest.mark.parametrize("kind", list(OTHERS))
+def test_so_is_every_cell_of_other_embeddings(app: Open, kind: str) -> None:
+    make, params = OTHERS[kind]
+    run = make()
+    compare(app(run, "step", **params), explain(run, TraceRequest(**params)), params, "embedding")
+
+
+def add(at: int, much: float) -> Callable[[np.ndarray], None]:
+    def change(values: np.ndarray) -> None:
+        values[at] += much
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("node", "forged", "edits"),
+    [
+        ("encoder.0.self.weights", "encoder.0.self.weights", None),
+        ("encoder.0.self.scores", "encoder.0.self.products", None),
+        ("encoder.0.self.context", "encoder.0.self.context", "encoder.0.self.context[head:1]=0"),
+    ],
+)
+def test_one_forged_number_turns_the_check_red(app: Open, node: str, forged: str, edits: str | None) -> None:
+    """Of the step that is computed from it, and of no step after that: each is computed from the model's numbers."""
+    page = app("classify, pre-norm", "step", node=node, head=1, edits=edits)
+    assert page.check(node) == "ok" and page.count("[data-role=set-by-you]") == (edits is not None)
+    page.forge(forged, add(-1, 0.5))
+    page.page.reload()
+    page.ready("step")
+    assert page.check(node) == "bad"
+    check = page.page.locator(f'[data-check="{node}"]')
+    assert "disagree" in check.inner_text()
+    if node == forged:
+        assert float(check.get_attribute("data-delta") or "nan") == pytest.approx(0.5, rel=0.05)
+    if node == "encoder.0.self.scores":
+        page.go("step", node="encoder.0.self.weights")
+        assert page.check("encoder.0.self.weights") == "ok"
+
+
+def test_the_arithmetic_of_a_cell_sums_to_the_cell(app: Open) -> None:
+    page = app("classify, pre-norm", "step", node="encoder.0.self.products", head=1, cell="2,3", arithmetic=1)
+    page.wait("[data-role=arithmetic] tr")
+    value = page.value("td[data-row='2'][data-col='3']")
+    rows = page.all("[data-role=arithmetic] tr", "[...one.cells].map(cell => cell.innerText)")
+    terms = [[read(number) for number in row[1:4]] for row in rows if row[0].isdigit()]
+    assert len(terms) == 8, "a product for each feature of the head"
+    assert all(product == pytest.approx(q * k, rel=2e-3) for q, k, product in terms)
+    assert read(page.text("[data-role=arithmetic] .sum")) == pytest.approx(value, rel=1e-3)
+    assert "q @ k.transpose" in page.text("[data-role=code] mark") or "@" in page.text("[data-role=code] mark")
+
+
+def test_the_n_grams_of_the_chosen_token_are_written_out(app: Open) -> None:
+    run, text = ngram_run(members=3), "refunds xyzzy 😀 card"
+    page = app(run, "step", text=text, node="embedding.ngrams", cell="0,3", arithmetic=1)
+    assert page.text("[data-role=ngrams]").startswith("refunds [UNK]: <re · <ref")
+    page.until("document.querySelectorAll('[data-role=arithmetic] tbody tr').length > 5")
+    total = read(page.text("[data-role=arithmetic] .sum"))
+    assert total == pytest.approx(explain(run, text).tensor("embedding.ngrams")[0, 3], abs=1e-3)
+    page.go("step", text=text, node="embedding.ngram_ids", cell="2,1")
+    assert page.text("[data-role=ngrams]").endswith("0xF0 · 0x9F · 0x98 · 0x80")
+
+
+def test_the_bigram_of_a_token_is_named(app: Open) -> None:
+    run, text = ngram_run(bigrams=40), "card cards card lost"
+    (stream,) = run.explain(text).streams
+    at = next(place for place, number in enumerate(stream.bigram_ids or ()) if number)
+    page = app(run, "step", text=text, node="embedding.bigram_ids", cell=f"0,{at}", arithmetic=1)
+    page.wait("[data-role=arithmetic] p")
+    assert (stream.bigrams or ())[at] in page.text("[data-role=arithmetic]")

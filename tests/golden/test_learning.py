@@ -27,15 +27,13 @@ def test_overfits_a_small_batch(task: str) -> None:
     assert losses[-1] < 0.05
 
 
-@pytest.mark.parametrize(
-    ("rule", "positions"), [pytest.param("copy", "sinusoidal", marks=pytest.mark.slow), ("reverse", "learned")]
-)
+@pytest.mark.parametrize(("rule", "positions"), [("copy", "learned"), ("reverse", "sinusoidal")])
 def test_learns_to_copy_and_to_reverse(rule: str, positions: str) -> None:
     """Strings never seen in training are copied or reversed without a mistake (nearly)."""
     rng = np.random.default_rng(0)
 
     def split(n: int) -> Split:
-        texts = ["".join(rng.choice(list("abcdefghij"), rng.integers(3, 9))) for _ in range(n)]
+        texts = ["".join(rng.choice(list("abcdef"), rng.integers(2, 6))) for _ in range(n)]
         return Split(texts, texts if rule == "copy" else [t[::-1] for t in texts], rule)
 
     config = Config(
@@ -45,7 +43,7 @@ def test_learns_to_copy_and_to_reverse(rule: str, positions: str) -> None:
         train=TrainConfig(epochs=8, max_tokens=256, lr=4e-3, warmup=0.1, validate_every=4, precision="fp32"),
         decode=DecodeConfig(beam_size=1, max_new_tokens=16),
     )
-    data = TextData(split(4000), split(200), split(200))
+    data = TextData(split(2500), split(100), split(100))
     run = small_run(config, data)
     assert run.task.metric == "exact_match", "answers of one word are right or wrong"
     state = run.new_state()

@@ -90,7 +90,7 @@ function Main() {
 
 function Content({ screen }: { screen: Screen }) {
   const trace = useValue(manifest);
-  const Component = useValue(loaded)[screen];
+  const Component = useValue(loaded, (all) => all[screen]);
   useEffect(() => {
     if (!Component) loadAll();
   }, [Component, screen]);
@@ -124,7 +124,7 @@ const Offer = () => useValue(offered) && (
 /** The help, the tour or "Share". */
 function Guide() {
   const open = useValue(guide);
-  const Part = useValue(loaded)[open!];
+  const Part = useValue(loaded, (all) => all[open!]);
   useEffect(() => {
     if (open && !Part) loadAll();
   }, [open, Part]);

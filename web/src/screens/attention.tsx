@@ -154,9 +154,9 @@ interface ColumnProps {
 function Column({ side, labels, name, active, tint, rowHeight, pointing: { chosen, onPoint, onChoose } }: ColumnProps) {
   const last = labels.length - 1;
   const current = active?.side === side ? active.at : side === "query" ? chosen ?? 0 : 0;
-  const arrows = useArrowKeys({ ArrowDown: 1, ArrowUp: -1 }, (by) => onPoint({ side, at: Math.max(0, Math.min(last, current + by)) }));
+  const { group } = useArrowKeys({ ArrowDown: 1, ArrowUp: -1 }, (by) => onPoint({ side, at: Math.max(0, Math.min(last, current + by)) }));
   return (
-    <ol class={`arcs-${side}`} aria-label={name} {...arrows}>
+    <ol class={`arcs-${side}`} aria-label={name} {...group}>
       {labels.map((label, i) => {
         const here: Point = { side, at: i };
         return (
@@ -303,7 +303,7 @@ function HeadGrid(props: HeadGridProps) {
   };
   const blank = { width: `${width}px`, height: `${thumbHeight(width, props.rows.length, props.cols.length)}px` };
   return (
-    <div class={ranked ? "head-grid head-grid-ranked" : "head-grid"} role="group" aria-label={`${group.title}: heads`} {...arrows}>
+    <div class={ranked ? "head-grid head-grid-ranked" : "head-grid"} role="group" aria-label={`${group.title}: heads`} {...arrows.group}>
       {ranked ? entries.map(button) : group.layers.map((layer) => (
         <div class="head-row" key={layer.weights}>
           <span class="head-layer">Layer {layer.layer}</span>

@@ -290,16 +290,11 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
             )}
           </>
         )
-        : <p class="note">{waits && source.live ? `${waits} …` : noSecondTraceReason(by)}</p>}
+        : <p class="note">{!source.live ? "This saved page holds one trace. To save two: glassformer explain RUN TEXT --compare TEXT2 -o page.html"
+          : waits ? `${waits} …` : by === "checkpoint" ? "Select a checkpoint above to compare it with these weights."
+          : "Enter a second text above. Texts that differ in one word show the effect of that word; if both have the same length, the difference of their weights is shown."}</p>}
     </div>
   );
-}
-
-/** Why there is no trace B. */
-function noSecondTraceReason(by: By): string {
-  if (!source.live) return "This saved page holds one trace. To save two: glassformer explain RUN TEXT --compare TEXT2 -o page.html";
-  if (by === "checkpoint") return "Select a checkpoint above to compare it with these weights.";
-  return "Enter a second text above. Texts that differ in one word show the effect of that word; if both have the same length, the difference of their weights is shown.";
 }
 
 function OtherText({ a, b }: { a: Manifest; b: Manifest | null }) {

@@ -388,15 +388,8 @@ function FinishedTable({ nodes, penalty, onSelect }: { nodes: BeamNode[]; penalt
   );
 }
 
-interface TreeProps {
-  layout: BeamLayout;
-  /** Step whose column is highlighted. */
-  step: number;
-  selected: string | undefined;
-  onSelect: (node: BeamNode) => void;
-}
-
-function BeamTree({ layout, step, selected, onSelect }: TreeProps) {
+/** The column of the step is highlighted. */
+function BeamTree({ layout, step, selected, onSelect }: { layout: BeamLayout; step: number; selected: string | undefined; onSelect: (node: BeamNode) => void }) {
   const box = useRef<HTMLDivElement>(null);
   const { columns, edges, width, height } = layout;
   const nodes = columns.flat();

@@ -7,7 +7,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { passesOf } from "../sources/source";
 import { go, gradients, manifest, route } from "../state/page";
 import { useMask } from "../state/resource";
-import { useValue } from "../state/signals";
+import { signal, useValue } from "../state/signals";
 import { count, nodeLocation, number, percent, points, visible } from "../tensors/format";
 import { blockOff, editsOf, headOff, layerOff } from "../trace/edits";
 import { changeOfNext, changesOf, isGiven, isMasked, outputStream } from "../trace/generation";
@@ -69,10 +69,6 @@ function withGradients(trace: Manifest): Manifest {
     return [{ ...node, id: gradient.id, inputs: [], min: gradient.min, max: gradient.max }];
   });
   return { ...trace, nodes };
-}
-
-function columnsOf(trace: Manifest): Column[] {
-  return (["encoder", "decoder"] as const).map((stack) => column(trace, stack)).filter((one) => one !== null);
 }
 
 /** The nodes after the last stack: pooled, head, logits; and the loss. */
@@ -156,16 +152,14 @@ function FeedForward({ block, sizes }: { block: Block; sizes: Sizes }) {
   );
 }
 
-const NAMES = { self: "Self-attention", cross: "Cross-attention", ff: "Feed-forward" };
-
-function description(block: Block, causal: boolean): string {
-  if (block.kind === "ff") return "each token separately";
-  if (block.kind === "cross") return "keys and values from the encoder";
-  return causal ? "tokens attend to themselves and earlier tokens" : "all tokens attend to each other";
-}
+const BLOCKS = {
+  self: ["Self-attention", "all tokens attend to each other"], causal: ["Self-attention", "tokens attend to themselves and earlier tokens"],
+  cross: ["Cross-attention", "keys and values from the encoder"], ff: ["Feed-forward", "each token separately"],
+} as const;
 
 function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
   const { norm, residual, mask, out } = block.parts;
+  const [name, does] = BLOCKS[block.kind === "self" && mask?.attrs.kind === "causal" ? "causal" : block.kind];
   return (
     <>
       <div class="flow-row flow-block">
@@ -174,7 +168,7 @@ function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
         </div>
         <div class="flow-branch">
           <p class="flow-block-name">
-            {out && <Switch edit={blockOff(out.id)} label={nodeLocation(out)} />} {NAMES[block.kind]} <span>{description(block, mask?.attrs.kind === "causal")}</span>
+            {out && <Switch edit={blockOff(out.id)} label={nodeLocation(out)} />} {name} <span>{does}</span>
           </p>
           <div class={`flow-boxes flow-${block.kind}`}>
             {norm && block.normFirst && <><Box node={norm} width={sizes.box} height={sizes.tall} label="norm" /><Arrow /></>}
@@ -259,15 +253,8 @@ function MiniHeatMap({ node, width, height: maxHeight, head }: { node: TraceNode
   );
 }
 
-function useWidth(): number {
-  const [width, setWidth] = useState(innerWidth);
-  useEffect(() => {
-    const listen = () => setWidth(innerWidth);
-    addEventListener("resize", listen);
-    return () => removeEventListener("resize", listen);
-  }, []);
-  return width;
-}
+const windowWidth = signal(innerWidth);
+addEventListener("resize", () => (windowWidth.value = innerWidth));
 
 function sizesFor(width: number, columns: number, heads: number): Sizes {
   const many = heads > 4 ? 0.72 : 1;
@@ -283,10 +270,10 @@ function sizesFor(width: number, columns: number, heads: number): Sizes {
 }
 
 export function FlowScreen({ trace: forward }: { trace: Manifest }) {
-  const width = useWidth();
+  const width = useValue(windowWidth);
   const backward = useValue(gradients);
   const trace = useMemo(() => (backward ? withGradients(forward) : forward), [forward, backward]);
-  const columns = columnsOf(trace);
+  const columns = (["encoder", "decoder"] as const).map((stack) => column(trace, stack)).filter((one) => one !== null);
   const sizes = sizesFor(width, columns.length, trace.model.n_heads);
   return (
     <div class={backward ? "flow flow-back" : "flow"}>
@@ -378,17 +365,17 @@ function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Siz
         {boxes.map((node) => (
           <span key={node.id} class="flow-boxes">
             <Box node={node} width={node.axes.at(-1)?.size === 1 ? 20 : sizes.box * 1.9} height={node.axes.length > 1 ? sizes.tall : 16} label={/^head\b/.test(node.id) ? "logit" : /^pooled\b/.test(node.id) ? `${node.attrs.how} over tokens` : undefined} />
-            {logits && <span class="flow-arrow" aria-hidden="true">→</span>}
+            {logits && <Arrow />}
           </span>
         ))}
         {logits && (
           <a class="flow-box flow-words" {...stepLink(logits)}><span class="flow-label">{first ? "logits" : "output"}</span></a>
         )}
-        {first && !backward && <><span class="flow-arrow" aria-hidden="true">→</span><a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
+        {first && !backward && <><Arrow /><a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
           event.preventDefault();
           openStep(PROBABILITIES);
         }}><span class="flow-label">probabilities</span></a></>}
-        {loss && <><span class="flow-arrow" aria-hidden="true">→</span><a class="flow-box flow-words" {...stepLink(loss)}><span class="flow-label">loss</span></a></>}
+        {loss && <><Arrow /><a class="flow-box flow-words" {...stepLink(loss)}><span class="flow-label">loss</span></a></>}
       </div>
       {!first && <p class="note" data-role="vector">The output is one {logits ? "number" : "vector"} for the text{passes ? "" : `: ${trace.answer.headline}`}.</p>}
       {backward ? null : first?.position === null

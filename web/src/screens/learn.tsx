@@ -9,8 +9,8 @@ import {
 } from "../state/page";
 import { useResource } from "../state/resource";
 import { useValue } from "../state/signals";
-import { axisNames, capital, exact, number, percent, shapeText, signed, tiny } from "../tensors/format";
-import { sliceOffsets, type TensorValue } from "../tensors/tensor";
+import { axisNames, breakable, capital, exact, number, percent, shapeText, signed, tiny } from "../tensors/format";
+import { magnitude, sliceOffsets, type TensorValue } from "../tensors/tensor";
 import { multiply, type Numbers, transpose as transposed } from "../tensors/walk";
 import { hasSource, isClassifier, isEmbedder, isMasked, outputStream } from "../trace/generation";
 import { isGradient, labelsOf, nameOf, nodeOf } from "../trace/steps";
@@ -21,9 +21,6 @@ import { Matrix } from "../views/Matrix";
 import { Table } from "../views/Table";
 import { Terms } from "../views/Terms";
 import { openStep } from "../views/interaction";
-
-/** The constants of an optimizer, by PyTorch's names. */
-type Constants = Record<string, number>;
 
 /** The relative error of one rounding of a 32-bit float. */
 const ROUNDING = 2 ** -24;
@@ -65,11 +62,9 @@ export function orthogonalise(values: Numbers, rows: number, cols: number, dtype
   const [m, n] = tall ? [cols, rows] : [rows, cols];
   const [a, b, c] = COEFFICIENTS;
   const rounded = (all: Float64Array) => {
-    const largest = error ? all.reduce((most, one) => Math.max(most, Math.abs(one)), 0) : 0;
-    return all.map((one, i) => {
-      const exact = error ? off(one, i, largest, error) : one;
-      return dtype === "bfloat16" ? toBfloat16(exact) : exact;
-    });
+    const size = magnitude(all);
+    const moved = error ? all.map((one, i) => off(one, i, size, error)) : all;
+    return dtype === "bfloat16" ? moved.map(toBfloat16) : moved;
   };
   let x = rounded(tall ? transpose(values, cols) : Float64Array.from(values));
   const size = Math.max(1e-7, rounded(Float64Array.of(Math.sqrt(x.reduce((sum, one) => sum + one * one, 0))))[0]!);
@@ -86,23 +81,6 @@ export function orthogonalise(values: Numbers, rows: number, cols: number, dtype
 
 /** Products that the five iterations take. */
 export const productsOf = (rows: number, cols: number) => ITERATIONS * Math.min(rows, cols) ** 2 * (2 * Math.max(rows, cols) + Math.min(rows, cols));
-
-/**
- * What Muon computes of a matrix: the momentum, Nesterov's, the orthogonal matrix, each number of which may differ by `bound`, its
- * factor, and the matrix after. How much rounding moves it is measured: the same is computed with each sum off by a few roundings.
- */
-function muonStep(before: Numbers, g: Numbers, buffer: Numbers, rows: number, cols: number, { lr, momentum, weight_decay }: Constants, dtype: Dtype = "float32") {
-  const average = Float64Array.from(g, (one, i) => momentum! * buffer[i]! + (1 - momentum!) * one);
-  const nesterov = Float64Array.from(g, (one, i) => (1 - momentum!) * one + momentum! * average[i]!);
-  const orthogonal = orthogonalise(nesterov, rows, cols, dtype);
-  const others = orthogonalise(nesterov, rows, cols, dtype, FEW * ROUNDING);
-  const moved = others.reduce((most, one, i) => Math.max(most, Math.abs(one - orthogonal[i]!)), 0);
-  const largest = orthogonal.reduce((most, one) => Math.max(most, Math.abs(one)), 0);
-  const bound = 2 * moved + (dtype === "bfloat16" ? BFLOAT16 : MANY * ROUNDING) * largest;
-  const factor = Math.sqrt(Math.max(1, rows / cols));
-  const after = Float64Array.from(before, (one, i) => one * (1 - lr! * weight_decay!) - lr! * factor * orthogonal[i]!);
-  return { momentum: average, nesterov, orthogonal, bound, factor, after };
-}
 
 /** One line: what it is, the arithmetic, and, of a number that the optimizer keeps, how far the recomputed one is from it. */
 export interface Line {
@@ -164,36 +142,47 @@ export async function updateLines(trace: Manifest, group: ParameterGroup, place:
     { name: "mean square v", text: `β₂ v + (1 − β₂) g² = ${n(beta2)} · ${n(square)} + ${n(1 - beta2)} · ${n(g * g)} = ${n(v)}`, check: await kept("exp_avg_sq", v, size * v + Number.MIN_VALUE) },
     { name: "corrected m̂", text: `m / (1 − β₁${power(step)}) = ${n(m)} / ${n(left1)} = ${n(m / left1)}` },
     { name: "corrected v̂", text: `v / (1 − β₂${power(step)}) = ${n(v)} / ${n(left2)} = ${n(v / left2)}` },
-    ...(decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${number6(before)} · (1 − ${n(lr)} · ${n(decay)}) = ${number6(decayed)}` }] : []),
+    ...decayLine(before, lr, decay, decayed),
     { name: "step", text: `lr · m̂ / (√v̂ + ε) = ${n(lr)} · ${p(m / left1)} / (${n(Math.sqrt(v / left2))} + ${n(c.eps!)}) = ${n(update)}` },
     { name: "θ after", text: `${number6(decayed)} − ${p(update)} = ${number6(value)}`, check: { delta: Math.abs(value - after), bound }, last: true },
   ];
 }
 
-async function muonLines(trace: Manifest, { constants: c, dtype }: ParameterGroup, place: Place, before: number, after: number, read: Read): Promise<Line[]> {
+/** How much rounding moves the orthogonal matrix is measured: the same is computed with each sum off by a few roundings. */
+async function muonLines(trace: Manifest, { constants, dtype }: ParameterGroup, place: Place, before: number, after: number, read: Read): Promise<Line[]> {
   const axes = trace.params[place.parameter]!.axes;
   const [rows, cols] = axes.map(({ size }) => size) as [number, number];
   if (productsOf(rows, cols) > MOST_PRODUCTS) return [{ name: "not recomputed", text: `a matrix of ${rows} × ${cols} takes too many products for a browser` }, { name: "θ after", text: number6(after), last: true }];
   const whole = async (part: string) => (await read(`${place.parameter}.${part}`)).data;
-  const [start, g, buffer] = [await whole("before"), await whole("clipped_grad"), await whole("momentum_buffer_before")];
-  const found = muonStep(start, g, buffer, rows, cols, c, dtype === "bfloat16" ? dtype : "float32");
+  const [g, buffer] = [await whole("clipped_grad"), await whole("momentum_buffer_before")];
+  const lr = constants.lr!, mu = constants.momentum!, decay = constants.weight_decay!, type = dtype === "bfloat16" ? dtype : "float32";
+  const average = Float64Array.from(g, (one, i) => mu * buffer[i]! + (1 - mu) * one);
+  const nesterov = Float64Array.from(g, (one, i) => (1 - mu) * one + mu * average[i]!);
+  const orthogonal = orthogonalise(nesterov, rows, cols, type);
+  const moved = magnitude(orthogonalise(nesterov, rows, cols, type, FEW * ROUNDING).map((one, i) => one - orthogonal[i]!));
+  const off = 2 * moved + (type === "bfloat16" ? BFLOAT16 : MANY * ROUNDING) * magnitude(orthogonal);
   const [at] = sliceOffsets([rows, cols], axes.map(({ name }) => name), sliceOfPlace(trace, place)) as [number];
-  const kept = (await whole("momentum_buffer"))[at]!;
-  const bound = 4 * ROUNDING * (Math.abs(c.momentum! * buffer[at]!) + Math.abs(g[at]!));
-  const decayed = before * (1 - c.lr! * c.weight_decay!);
+  const kept = (await whole("momentum_buffer"))[at]!, factor = Math.sqrt(Math.max(1, rows / cols)), x = orthogonal[at]!;
+  const decayed = before * (1 - lr * decay), value = decayed - lr * factor * x;
   const [a, b, d] = COEFFICIENTS;
   return [
-    { name: "momentum m", text: `μ m + (1 − μ) g = ${n(c.momentum!)} · ${p(buffer[at]!)} + ${n(1 - c.momentum!)} · ${p(g[at]!)} = ${n(found.momentum[at]!)}`, check: { delta: Math.abs(found.momentum[at]! - kept), bound } },
-    { name: "Nesterov’s M", text: `μ m + (1 − μ) g, one gradient ahead = ${n(found.nesterov[at]!)}` },
-    { name: "X, orthogonal", text: `M / |M|, then ${ITERATIONS} times X ← ${a} X ${b < 0 ? "−" : "+"} ${Math.abs(b)} A X + ${d} A² X with A = X Xᵀ, of the whole matrix${dtype === "bfloat16" ? " in bfloat16, where rounding is amplified" : ""} = ${n(found.orthogonal[at]!)}` },
-    { name: "scale", text: `√max(1, M/N) = √max(1, ${rows}/${cols}) = ${n(found.factor)}` },
-    ...(c.weight_decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${number6(before)} · (1 − ${n(c.lr!)} · ${n(c.weight_decay)}) = ${number6(decayed)}` }] : []),
     {
-      name: "θ after", text: `${number6(decayed)} − lr · scale · X = ${number6(decayed)} − ${n(c.lr!)} · ${n(found.factor)} · ${p(found.orthogonal[at]!)} = ${number6(found.after[at]!)}`,
-      check: { delta: Math.abs(found.after[at]! - after), bound: c.lr! * found.factor * found.bound + 4 * ROUNDING * Math.abs(before) }, last: true,
+      name: "momentum m", text: `μ m + (1 − μ) g = ${n(mu)} · ${p(buffer[at]!)} + ${n(1 - mu)} · ${p(g[at]!)} = ${n(average[at]!)}`,
+      check: { delta: Math.abs(average[at]! - kept), bound: FEW * ROUNDING * (Math.abs(mu * buffer[at]!) + Math.abs(g[at]!)) },
+    },
+    { name: "Nesterov’s M", text: `μ m + (1 − μ) g, one gradient ahead = ${n(nesterov[at]!)}` },
+    { name: "X, orthogonal", text: `M / |M|, then ${ITERATIONS} times X ← ${a} X ${b < 0 ? "−" : "+"} ${Math.abs(b)} A X + ${d} A² X with A = X Xᵀ, of the whole matrix${type === "bfloat16" ? " in bfloat16, where rounding is amplified" : ""} = ${n(x)}` },
+    { name: "scale", text: `√max(1, M/N) = √max(1, ${rows}/${cols}) = ${n(factor)}` },
+    ...decayLine(before, lr, decay, decayed),
+    {
+      name: "θ after", text: `${number6(decayed)} − lr · scale · X = ${number6(decayed)} − ${n(lr)} · ${n(factor)} · ${p(x)} = ${number6(value)}`,
+      check: { delta: Math.abs(value - after), bound: lr * factor * off + FEW * ROUNDING * Math.abs(before) }, last: true,
     },
   ];
 }
+
+const decayLine = (before: number, lr: number, decay: number, decayed: number): Line[] =>
+  (decay ? [{ name: "weight decay", text: `θ (1 − lr λ) = ${number6(before)} · (1 − ${n(lr)} · ${n(decay)}) = ${number6(decayed)}` }] : []);
 
 /** "", "²", "¹⁰": the power of a step. */
 const power = (step: number) => (step === 1 ? "" : String(step).replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)]!));
@@ -259,7 +248,12 @@ function LearnForm({ trace }: { trace: Manifest }) {
       event.preventDefault();
       if (ready) take(0);
     }}>
-      <AnswerField trace={trace} names={names} answer={answer} onChange={setAnswer} />
+      <label class="learn-answer">
+        {names ? "Right class" : isEmbedder(trace) ? "Right number" : hasSource(trace) ? "Right translation" : isMasked(trace) ? "Words at [MASK]" : "Words that should follow"}{" "}
+        {names
+          ? <select data-role="learn-answer" value={answer} onChange={({ currentTarget }) => setAnswer(currentTarget.value)}>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select>
+          : <input data-role="learn-answer" value={answer} spellcheck={false} autocomplete="off" dir="auto" onInput={({ currentTarget }) => setAnswer(currentTarget.value)} />}
+      </label>
       <Examples defaults={defaults} />
       <label>
         Optimizer{" "}
@@ -297,26 +291,6 @@ const plain = (lr: number) => {
   const rounded = Number(lr.toPrecision(4));
   return rounded < 0.001 ? rounded.toExponential().replace("-", "−") : String(rounded);
 };
-
-interface FieldProps {
-  trace: Manifest;
-  names: readonly string[] | null;
-  answer: string;
-  onChange: (answer: string) => void;
-}
-
-/** A class from the list, else a text. */
-function AnswerField({ trace, names, answer, onChange }: FieldProps) {
-  const words = names ? "Right class" : isEmbedder(trace) ? "Right number" : hasSource(trace) ? "Right translation" : isMasked(trace) ? "Words at [MASK]" : "Words that should follow";
-  return (
-    <label class="learn-answer">
-      {words}{" "}
-      {names
-        ? <select data-role="learn-answer" value={answer} onChange={({ currentTarget }) => onChange(currentTarget.value)}>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select>
-        : <input data-role="learn-answer" value={answer} spellcheck={false} autocomplete="off" dir="auto" onInput={({ currentTarget }) => onChange(currentTarget.value)} />}
-    </label>
-  );
-}
 
 /** Texts that the run was evaluated on, with their right answers. */
 const Examples = ({ defaults: { examples } }: { defaults: LearnDefaults }) => (examples.length > 0 ? (
@@ -653,9 +627,6 @@ function OthersSection({ learned, trace }: { learned: Learned; trace: Manifest }
     </section>
   );
 }
-
-/** Of a name the places where its line may break. */
-const breakable = (name: string) => name.replace(/\./g, "$&\u200b");
 
 function MovedSection({ learned: { moved }, params }: { learned: Learned; params: Manifest["params"] }) {
   const every = Object.entries(moved).filter(([, share]) => share > 0).sort(([, a], [, b]) => b - a);

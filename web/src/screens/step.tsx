@@ -9,11 +9,11 @@ import { useScreenKeys } from "../state/keys";
 import { editable, edits, framed, gradients, route, selection, setParams, source, toggleEdit } from "../state/page";
 import { useMask, useResource, useTensor } from "../state/resource";
 import { useValue } from "../state/signals";
-import { axisNames, count, exact, nodeLocation, number, points, shapeText, signed, tiny, visible } from "../tensors/format";
-import { sliceOffsets, type TensorValue } from "../tensors/tensor";
+import { axisNames, breakable, count, exact, nodeLocation, number, points, shapeText, signed, tiny, visible } from "../tensors/format";
+import { magnitude, sliceOffsets, type TensorValue } from "../tensors/tensor";
 import { formula, piecesOf, sentence } from "../trace/descriptions";
 import { describeEdit, editsOf, editText } from "../trace/edits";
-import { type Change, changesOf, predictionIndex, rowTextsOf } from "../trace/generation";
+import { changesOf, predictionIndex, rowTextsOf } from "../trace/generation";
 import { arithmetic, checkNode, type CheckResult } from "../trace/operations";
 import {
   type Arithmetic, axisLabels, type Cell, gradientOf, hasCandidates, idsSlice, isGradient, labelsOf, ngramsOf, nodeOf, pieceOf, predictionAt, PROBABILITIES, role,
@@ -47,14 +47,9 @@ function gradientsOf({ nodes, gradients }: Manifest): TraceNode[] {
   })]);
 }
 
-interface Group {
-  name: string;
-  steps: TraceNode[];
-}
-
 /** Steps in order, grouped: embedding, each block of each layer, output. */
-function groupsOf(steps: TraceNode[]): Group[] {
-  const groups: Group[] = [];
+function groupsOf(steps: TraceNode[]) {
+  const groups: { name: string; steps: TraceNode[] }[] = [];
   for (const step of steps) {
     const last = groups.at(-1);
     const name = role(step) === "final_norm" && last ? last.name : nodeLocation(step);
@@ -308,7 +303,7 @@ function Candidates({ node, cell, trace }: { node: TraceNode; cell: Cell; trace:
       {prediction.position !== null && <PositionPicker trace={trace} position={prediction.position} />}
       {shares && (
         <Bars
-          label={changes ? "Changes of the probabilities" : "Probabilities"} onChoose={(key) => choose(0, Number(key))} {...(changes ? limitsOf(changes) : {})}
+          label={changes ? "Changes of the probabilities" : "Probabilities"} onChoose={(key) => choose(0, Number(key))} {...(changes && { signs: true, limit: magnitude(numbers) || 1 })}
           bars={shown.slice(0, 10).map((one, i) => ({ key: i, label: one.piece, value: numbers[i]!, text: changes ? points(numbers[i]!) : undefined, strong: i === cell.col }))}
         />
       )}
@@ -322,9 +317,6 @@ function Candidates({ node, cell, trace }: { node: TraceNode; cell: Cell; trace:
     </section>
   );
 }
-
-/** Bars to either side, up to the largest change. */
-const limitsOf = (changes: readonly Change[]) => ({ signs: true, limit: Math.max(...changes.map(({ change }) => Math.abs(change))) || 1 });
 
 /** Results of checks, cached. */
 const known = new Map<string, CheckResult>();
@@ -463,7 +455,7 @@ function StepList({ steps, current }: { steps: TraceNode[]; current: string }) {
             <ol>
               {group.steps.map((step) => (
                 <li key={step.id}>
-                  <a {...stepLink(step)} aria-current={step.id === current ? "step" : undefined}>{title(step).replace(/\./g, "$&\u200b")}</a>
+                  <a {...stepLink(step)} aria-current={step.id === current ? "step" : undefined}>{breakable(title(step))}</a>
                 </li>
               ))}
             </ol>
@@ -474,13 +466,7 @@ function StepList({ steps, current }: { steps: TraceNode[]; current: string }) {
   );
 }
 
-interface StepEditsProps {
-  node: TraceNode;
-  cell: Cell;
-  trace: Manifest;
-}
-
-function StepEdits({ node, cell, trace }: StepEditsProps) {
+function StepEdits({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
   const made = [...new Set(editsOf(trace, node.id).map((one) => trace.edited!.edits[one.edit]!))];
   const offered = useValue(editable) && !framed.value && node.editable && node.axes.at(-1)?.name !== "vocab";
   return (
@@ -494,7 +480,7 @@ function StepEdits({ node, cell, trace }: StepEditsProps) {
 const PARTS = [["cell", "this number"], ["row", "this row"], ["head", "this head"], ["all", "all numbers"]] as const;
 type Part = (typeof PARTS)[number][0];
 
-function EditForm({ node, cell }: Omit<StepEditsProps, "trace">) {
+function EditForm({ node, cell }: { node: TraceNode; cell: Cell }) {
   const [part, setPart] = useState<Part>("cell");
   const [change, setChange] = useState("=");
   const [number, setNumber] = useState("0");

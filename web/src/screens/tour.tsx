@@ -448,7 +448,7 @@ export function Tour() {
   const first = trace ?? now;
   useEffect(() => setTrace(first), [first]);
   const { value: plan, error } = useResource(first && `tour/${first.id}`, () => planOf(first!));
-  const [{ index, phase, guess }, setState] = useState<State>(BEGIN);
+  const [{ index, phase, guess }, setState] = useState(BEGIN);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key === "Escape" && !event.defaultPrevented && !document.querySelector("dialog[open]")) end();
@@ -489,12 +489,7 @@ export function Tour() {
 }
 
 /** A step is at "ask", "do" or "see". */
-interface State {
-  index: number;
-  phase: "ask" | "do" | "see";
-  guess: number;
-}
-const BEGIN: State = { index: 0, phase: "ask", guess: -1 };
+const BEGIN = { index: 0, phase: "ask" as "ask" | "do" | "see", guess: -1 };
 
 function end() {
   openTour(null);

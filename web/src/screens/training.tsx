@@ -7,6 +7,7 @@ import { type ErrorMessage, signal, toErrorMessage, useValue } from "../state/si
 import { capital, count, number, percent } from "../tensors/format";
 import { toTensor } from "../tensors/tensor";
 import type { ControlRequest, ProbeAnswer, TrainingNow, UpdatePoint, ValidationPoint } from "../types";
+import { Track } from "../views/Bars";
 import { Chart, duration, type Line, nearestIndex, pointsOf } from "../views/Chart";
 import { Choices } from "../views/Choices";
 import { Matrix } from "../views/Matrix";
@@ -79,19 +80,20 @@ async function ask() {
   timer = window.setTimeout(ask, goes && !document.hidden ? LIVE : QUIET);
 }
 
-/** Asks at once, and again and again until the function that it returns is called. */
+/** Asks after a time, and again and again; with null no more. */
+function askAfter(milliseconds: number | null) {
+  clearTimeout(timer);
+  open++;
+  if (milliseconds !== null) timer = window.setTimeout(ask, milliseconds);
+}
+
+/** Asks at once, until the function that it returns is called. */
 function follow(): () => void {
-  const again = () => {
-    clearTimeout(timer);
-    open++;
-    void ask();
-  };
-  const seen = () => document.hidden || again();
-  again();
+  const seen = () => document.hidden || askAfter(0);
+  askAfter(0);
   document.addEventListener("visibilitychange", seen);
   return () => {
-    clearTimeout(timer);
-    open++;
+    askAfter(null);
     document.removeEventListener("visibilitychange", seen);
   };
 }
@@ -104,9 +106,7 @@ async function control(action: ControlRequest["action"]) {
   } catch (error) {
     failure.value = toErrorMessage(error);
   }
-  clearTimeout(timer);
-  open++;
-  timer = window.setTimeout(ask, 100); // a step may take less
+  askAfter(100); // a step may take less
 }
 
 /** Loads the texts to begin with, once. */
@@ -124,7 +124,7 @@ async function loadTexts() {
 const known = new Map<string, Promise<ProbeAnswer>>();
 
 function answerOf(text: string, checkpoint: string): Promise<ProbeAnswer> {
-  const key = `${checkpoint}\n${text}`;
+  const key = keyOf(text, checkpoint);
   const found = known.get(key) ?? source.ask("probe", { text, checkpoint });
   known.set(key, found);
   found.catch(() => known.delete(key));
@@ -339,7 +339,7 @@ function Probe({ text, snapshots, at, answers }: { text: string; snapshots: { na
           <p class="probe-answer" dir="auto" data-role="probe-answer">{answer.headline} <span class="note">{answer.detail}</span></p>
           {share !== null && (
             <p class="probe-share">
-              <span class="bar-track"><span class="bar-fill" style={{ width: `${100 * share}%` }} /></span>
+              <Track share={share} />
               <span class="bar-number">{percent(share)}{perToken && <small> a token</small>}</span>
               <Spark shares={shares} at={at} />
             </p>

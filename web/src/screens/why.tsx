@@ -476,10 +476,7 @@ function Probability({ prediction, explained, attribution, erased, nErased }: Pr
         <i>p({visible(explained.piece)})</i> <b>{now === null ? (erased.error ? "unknown" : "…") : percent(now)}</b>{" "}
         {after !== null && `was ${percent(p)}, ${signed(100 * (after - p), 1)} percentage points`}
       </p>
-      <span class="bar-track" aria-hidden="true">
-        <span class="bar-fill" style={{ width: `${100 * (now ?? 0)}%` }} />
-        <span class="probability-tick" style={{ left: `${100 * p}%` }} />
-      </span>
+      <Track share={now ?? 0}><span class="probability-tick" style={{ left: `${100 * p}%` }} /></Track>
       <p class="note">
         {nErased === 0 ? "No word is masked." : nErased === 1 ? "One word is masked. " : `${nErased} words are masked. `}
         {favourite && favourite.id !== prediction.top[0]!.id && <>The most probable is now <b>{visible(favourite.piece)}</b> ({percent(Math.exp(favourite.log_prob))}). </>}

@@ -221,12 +221,12 @@ export function trace(request: TraceRequest) {
   const { text, other_text } = leave();
   const kept = keptEdits(edits.value, text, request.text, opened);
   const toParams = kept.length < edits.value.length ? paramsOfEdits : paramsFromRequest;
-  write({ ...route.value, params: withPatch(route.value.params, { ...dropped, ...toParams({ edits: kept, other_text, ...request }) }) }, false);
+  setParams({ ...dropped, ...toParams({ edits: kept, other_text, ...request }) }, { push: true });
 }
 
 /** Sets the edits, with a new history entry, so that Back undoes. */
 export function setEdits(next: readonly string[], otherText = requestOf(route.value).other_text) {
-  write({ ...route.value, params: withPatch(route.value.params, paramsOfEdits({ ...leave(), edits: [...next], other_text: otherText })) }, false);
+  setParams(paramsOfEdits({ ...leave(), edits: [...next], other_text: otherText }), { push: true });
 }
 
 /** The parameters of a request whose edits may be none. */
@@ -236,13 +236,11 @@ const paramsOfEdits = (request: TraceRequest): Patch =>
 /** Sets what is learned, from the text of the trace; null: nothing. With a new history entry, so that Back undoes. */
 export function learn(how: Pick<TraceRequest, "answer" | "learn_steps" | "lr" | "optimizer"> | null) {
   const { answer: _, learn_steps: __, lr: ___, optimizer: ____, ...rest } = requestOf(route.value);
-  write({ ...route.value, params: withPatch(route.value.params, { ...(how ? {} : { numbers: null, show: null }), ...paramsFromRequest({ ...rest, ...how }) }) }, false);
+  setParams({ ...(how ? {} : { numbers: null, show: null }), ...paramsFromRequest({ ...rest, ...how }) }, { push: true });
 }
 
 /** Sets the second trace, for Compare; null removes it. */
-export function traceOther(request: TraceRequest | null) {
-  write({ ...route.value, params: withPatch(route.value.params, paramsFromRequest(request, "o.")) }, false);
-}
+export const traceOther = (request: TraceRequest | null) => setParams(paramsFromRequest(request, "o."), { push: true });
 
 /** Adds an edit, or removes it if it is there. */
 export const toggleEdit = (edit: string) => setEdits(toggled(edits.value, edit));

@@ -56,7 +56,8 @@ export function useTensor(id: string | null, slice = "", of?: Manifest): Resourc
   const trace = of ?? shown;
   const here = id && trace ? peek(trace, id, slice) : null;
   const asked = useResource(id && trace && !here ? `${trace.id}/${id}?${slice}` : null, async () => {
-    if (/^head:\d+$/.test(slice) && bytesOf(trace!, id!) <= WHOLE_BYTES) await source.tensor(trace!.id, id!);
+    const size = nodeOf(trace!, id!)?.axes.reduce((product, axis) => product * axis.size, 4) ?? Infinity; // in bytes
+    if (/^head:\d+$/.test(slice) && size <= WHOLE_BYTES) await source.tensor(trace!.id, id!);
     return source.tensor(trace!.id, id!, slice);
   });
   return here ? { value: here, error: null, stale: false } : asked;
@@ -73,11 +74,6 @@ export function useMask(node: TraceNode | null, head: number | undefined, of?: M
     const [layer, own] = [value && toGrid(value), maskOfHead(trace, node.id, head, value && toGrid(value))];
     return own && (own.data === layer?.data ? value : toTensorValue(own));
   }, [value, trace, node?.id, head]);
-}
-
-function bytesOf(trace: Manifest, id: string): number {
-  const node = nodeOf(trace, id);
-  return node ? node.axes.reduce((product, axis) => product * axis.size, 4) : Infinity;
 }
 
 function peek({ id: trace }: Manifest, id: string, slice: string) {

@@ -48,6 +48,6 @@ export function toggleTheme() {
 /** The colours of the current theme, which the style sheet names for both: `light-dark(#ffffff, #14171a)`. */
 export const palette = computed([theme], (): Palette => {
   const style = getComputedStyle(document.documentElement);
-  const names = ["paper", "ink", "faint", "accent", "positive", "negative", "strong"] as const;
+  const names = ["paper", "ink", "positive", "negative", "strong"] as const;
   return Object.fromEntries(names.map((name) => [name, parseColour(style.getPropertyValue(`--${name}`), theme.value === "dark")])) as unknown as Palette;
 });

@@ -50,6 +50,9 @@ export const count = (n: number) => thousands.format(n);
 
 export const shapeText = (shape: readonly number[]) => (shape.length ? shape.map(count).join(" × ") : "a single number");
 
+/** Of a name the places where its line may break. */
+export const breakable = (name: string) => name.replace(/\./g, "$&\u200b");
+
 export const capital = (text: string) => text[0]!.toUpperCase() + text.slice(1);
 
 /** A token with visible spaces at its ends (␣) and line breaks (↵). */

@@ -1,5 +1,5 @@
 /**
- * Draws a matrix as a heat map on a canvas. Masked cells are hatched; negative cells have a dash, so that the sign
+ * Draws a matrix as a heat map on a canvas. Masked cells are clear; negative cells have a dash, so that the sign
  * does not depend on hue alone. `views/Matrix.tsx` lays it out.
  */
 import { BLOCKED } from "./tensor";
@@ -9,8 +9,6 @@ type Rgb = [number, number, number];
 export interface Palette {
   paper: Rgb;
   ink: Rgb;
-  faint: Rgb;
-  accent: Rgb;
   /** Ends of the signed scale, and of the sequential one; the middle and zero are `paper`. */
   positive: Rgb;
   negative: Rgb;
@@ -49,24 +47,6 @@ interface Heat {
   cell?: readonly [number, number] | null;
 }
 
-function hatch(context: CanvasRenderingContext2D, heat: Heat): CanvasPattern | string {
-  const tile = document.createElement("canvas");
-  tile.width = tile.height = 6;
-  const pen = tile.getContext("2d");
-  if (!pen) return css(heat.colours.faint);
-  pen.fillStyle = css(heat.colours.paper);
-  pen.fillRect(0, 0, 6, 6);
-  pen.strokeStyle = css(mix(heat.colours.paper, heat.colours.ink, 0.28));
-  pen.lineWidth = 1;
-  pen.beginPath();
-  for (const at of [-3, 3, 9]) {
-    pen.moveTo(at - 3, 6 + 3 - 3);
-    pen.lineTo(at + 3, 0);
-  }
-  pen.stroke();
-  return context.createPattern(tile, "repeat") ?? css(heat.colours.faint);
-}
-
 /** Sizes the canvas (in CSS pixels, sharp on any screen) and paints it. */
 export function drawHeat(canvas: HTMLCanvasElement, heat: Heat) {
   const { rows, cols, cellWidth, cellHeight, colours } = heat;
@@ -80,7 +60,6 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat) {
   const context = canvas.getContext("2d");
   if (!context) return;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  const hatched = hatch(context, heat);
   const gap = cellWidth >= 9 && cellHeight >= 9 ? 1 : 0;
   const line = css(mix(colours.paper, colours.ink, 0.1));
   if (gap) {
@@ -97,8 +76,8 @@ export function drawHeat(canvas: HTMLCanvasElement, heat: Heat) {
       const value = heat.data[at] ?? NaN;
       const masked = value < -BLOCKED || (heat.mask ? heat.mask[at] === 0 : false);
       const colour = shade(value, heat.limit, heat.scale, colours);
-      context.fillStyle = masked ? hatched : css(colour);
-      context.fillRect(left, top, wide, tall);
+      context.fillStyle = css(colour);
+      context[masked ? "clearRect" : "fillRect"](left, top, wide, tall); // the style sheet hatches what is clear
       if (!masked && heat.scale === "signed" && value < 0 && wide >= 6 && tall >= 6) {
         context.fillStyle = css(mix(colour, colours.ink, 0.55)); // a dash marks negative values
         const dash = Math.max(3, Math.round(wide * 0.3));

@@ -59,11 +59,7 @@ const each = (f: (x: number) => number) => (x: Value): Value =>
 const rowsOf = ({ shape, data }: Values) => Array.from({ length: data.length / (shape.at(-1) ?? 1) }, (_, i) => Array.prototype.slice.call(data, i * shape.at(-1)!, (i + 1) * shape.at(-1)!) as number[]);
 
 /** One number of each row, which stays an axis of size 1. */
-const byRow = (f: (row: Numbers) => number) => (x: Value): Value => {
-  const { shape, data } = values(x);
-  const n = last(values(x));
-  return filled([...shape.slice(0, -1), 1], (i) => f(Array.prototype.slice.call(data, i * n, (i + 1) * n)));
-};
+const byRow = (f: (row: Numbers) => number) => (x: Value): Value => ({ shape: [...values(x).shape.slice(0, -1), 1], data: rowsOf(values(x)).map(f) });
 
 /** One number of each column of the last two axes. */
 const byColumn = (f: (column: number[]) => number) => (x: Value): Values => {

@@ -9,7 +9,7 @@ import type { Axis, Manifest, Prediction, Row, TraceNode, Tree } from "../types"
 import { editsOf } from "./edits";
 import {
   type Arithmetic, axisLabels, type Cell, cellValue, firstPosition, hasCandidates, idsSlice, isGradient, labelsOf, lastSize, nameOf, ngramsOf, nodeOf,
-  pieceOf, pieces, predictionAt, PROBABILITIES, rowOf, type Step, streamOf, table, type TensorReader, tokensOf, Unavailable,
+  pieceOf, predictionAt, PROBABILITIES, rowOf, type Step, streamOf, table, type TensorReader, tokensOf, Unavailable,
 } from "./steps";
 
 /** The row of a step: "pool" with the constant how="mean" is "pool:mean". */
@@ -225,7 +225,7 @@ function probabilityCell({ trace }: Step, { position, col }: Cell): Arithmetic {
 const SOURCES: Record<string, { values: (step: Step) => Numbers | Promise<Numbers>; cell: (step: Step, cell: Cell) => Promise<Arithmetic> }> = {
   ids: {
     values: ({ trace, node }) => streamOf(trace, tokensOf(node))?.ids ?? [],
-    cell: async (step, cell) => lines(`“${visible(pieces(step, step.node, 0)[cell.col])}” has id ${await cellValue(step, cell)} in the vocabulary of ${count(step.trace.model.vocab_size)} tokens.`),
+    cell: async (step, cell) => lines(`“${visible(streamOf(step.trace, tokensOf(step.node))?.pieces[cell.col])}” has id ${await cellValue(step, cell)} in the vocabulary of ${count(step.trace.model.vocab_size)} tokens.`),
   },
   ngram_ids: {
     values: ({ trace }) => trace.streams[0]?.ngram_ids?.flat() ?? [],

@@ -1,5 +1,5 @@
 /**
- * The titles of steps. `list.ts` puts them in order, `descriptions.ts` explains them, `operations.ts` computes them.
+ * The titles of steps. `descriptions.ts` explains them, `operations.ts` computes them.
  */
 import { capital, visible } from "../tensors/format";
 import type { TensorValue } from "../tensors/tensor";
@@ -83,12 +83,6 @@ export function idsSlice(axis: string, ids: readonly number[]): string {
 export const lastSize = (node: TraceNode) => node.axes.at(-1)!.size;
 export const streamOf = (trace: Manifest, name: StreamName | undefined) => trace.streams.find((one) => one.name === name);
 
-/** The tokens along an axis of a node. */
-export function pieces({ trace }: Step, node: TraceNode | undefined, axis: number): string[] {
-  const name = node?.axes.at(axis)?.stream;
-  return streamOf(trace, name)?.pieces ?? [];
-}
-
 /** Labels along one axis: tokens or class names; undefined where it has none. */
 export function axisLabels(trace: Manifest, axis: Axis): readonly string[] | undefined {
   const names = trace.model.label_names;
@@ -104,16 +98,11 @@ export const ngramsOf = (trace: Manifest, row: number) => trace.streams[0]?.ngra
 export const nodeOf = ({ nodes, gradients }: Pick<Manifest, "nodes" | "gradients">, id: string | undefined) =>
   nodes.find((one) => one.id === id) ?? gradients.find((one) => one.id === id);
 
-/** The slice of the row of a cell, of its head if there are heads. */
-function rowSlice({ node }: Step, { head, row }: Cell): string {
-  const down = node.axes.at(-2)?.name;
-  return down ? `${node.axes.length === 3 ? `head:${head};` : ""}${down}:${row}` : "";
-}
-
 /** The value of a cell, of the step itself or of input `i`. */
-export async function cellValue(step: Step, cell: Cell, i?: number): Promise<number> {
-  const slice = `${rowSlice(step, cell)};${step.node.axes.at(-1)?.name}:${cell.col}`;
-  return (await step.get(i === undefined ? step.node.id : step.node.inputs[i]!, slice.replace(/^;/, ""))).data[0] ?? NaN;
+export async function cellValue({ node, get }: Step, { head, row, col }: Cell, i?: number): Promise<number> {
+  const indices = [head, row, col].slice(-node.axes.length);
+  const slice = node.axes.map(({ name }, axis) => `${name}:${indices[axis]}`).join(";");
+  return (await get(i === undefined ? node.id : node.inputs[i]!, slice)).data[0] ?? NaN;
 }
 
 /** The class or token to learn of each row of the logits; null where nothing is learned. */

@@ -1,5 +1,5 @@
 /** Horizontal bars with a label and a number. A bar can be a button. */
-import type { ComponentProps } from "preact";
+import type { ComponentChildren, ComponentProps } from "preact";
 import { percent, visible } from "../tensors/format";
 
 export interface Bar {
@@ -20,17 +20,10 @@ export interface Bar {
   attributes?: ComponentProps<"button"> & Record<`data-${string}`, string | number>;
 }
 
-interface BarsProps {
-  bars: Bar[];
-  limit?: number;
-  label: string;
-  /** Bars grow to either side of the middle. */
-  signs?: boolean;
-  onChoose?: (key: string | number) => void;
-}
+const width = (share: number, signs: boolean) => ({ width: `${Math.min(1, Math.abs(share)) * (signs ? 50 : 100)}%` });
 
-export function Bars({ bars, limit = 1, label, signs, onChoose }: BarsProps) {
-  const width = (value: number) => ({ width: `${Math.max(0, Math.min(1, Math.abs(value) / limit)) * (signs ? 50 : 100)}%` });
+/** With `signs` the bars grow to either side of the middle. */
+export function Bars({ bars, limit = 1, label, signs = false, onChoose }: { bars: Bar[]; limit?: number; label: string; signs?: boolean; onChoose?: (key: string | number) => void }) {
   return (
     <ol class={signs ? "bars bars-signed" : "bars"} aria-label={label}>
       {bars.map((bar) => {
@@ -41,10 +34,7 @@ export function Bars({ bars, limit = 1, label, signs, onChoose }: BarsProps) {
           <li key={bar.key} data-key={bar.key} data-value={bar.value}>
             <Row type={Row === "button" ? Row : undefined} {...(attributes as object)} class={["bar", ...kinds.map((kind) => `bar-${kind}`)].join(" ")}>
               <bdi class="bar-label">{visible(bar.label)}</bdi>
-              <span class={signs ? "bar-track term-signed" : "bar-track"} aria-hidden="true">
-                <span class={bar.value < 0 ? "bar-fill minus" : "bar-fill plus"} style={width(bar.value)} />
-                {bar.before !== undefined && <span class="bar-before" style={width(bar.before)} />}
-              </span>
+              <Track share={bar.value / limit} signs={signs}>{bar.before !== undefined && <span class="bar-before" style={width(bar.before / limit, signs)} />}</Track>
               <span class="bar-number">{bar.text ?? percent(bar.value)}</span>
               {bar.note !== undefined && <span class="bar-note">{bar.note}</span>}
             </Row>
@@ -55,9 +45,7 @@ export function Bars({ bars, limit = 1, label, signs, onChoose }: BarsProps) {
   );
 }
 
-/** A bar in a table, of a share of the largest; with `signs` to either side of the middle. */
-export const Track = ({ share, signs }: { share: number; signs: boolean }) => (
-  <span class={signs ? "bar-track term-signed" : "bar-track"} aria-hidden="true">
-    <span class={share < 0 ? "bar-fill minus" : "bar-fill plus"} style={{ width: `${Math.min(1, Math.abs(share)) * (signs ? 50 : 100)}%` }} />
-  </span>
+/** A bar of a share of the largest; with `signs` to either side of the middle. */
+export const Track = ({ share, signs = false, children }: { share: number; signs?: boolean; children?: ComponentChildren }) => (
+  <span class={signs ? "bar-track term-signed" : "bar-track"} aria-hidden="true"><span class={share < 0 ? "bar-fill minus" : "bar-fill plus"} style={width(share, signs)} />{children}</span>
 );

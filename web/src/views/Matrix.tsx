@@ -10,22 +10,17 @@ import { useValue } from "../state/signals";
 import { exact, number, visible } from "../tensors/format";
 import { css, drawHeat, shade } from "../tensors/heat";
 import { BLOCKED, type Grid, magnitude, mayAttend, type TensorValue, toGrid } from "../tensors/tensor";
-import { useStableHeight } from "./interaction";
+import { useArrowKeys, useStableHeight } from "./interaction";
 
-interface ThumbProps {
-  grid: Grid;
-  mask: Grid | null;
-  width: number; // CSS pixels
-  height: number;
-  scale?: "signed" | "sequential";
-}
+type HeatScale = "signed" | "sequential";
 
 /** The height for square cells, within limits. */
 export function thumbHeight(width: number, rows: number, cols: number): number {
   return width * Math.max(0.4, Math.min(1.6, rows / Math.max(1, cols)));
 }
 
-export function Thumb({ grid, mask, width, height, scale = "sequential" }: ThumbProps) {
+/** The picture of a grid, of a size in CSS pixels. */
+export function Thumb({ grid, mask, scale = "sequential", width, height }: { grid: Grid; mask: Grid | null; scale?: HeatScale; width: number; height: number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const colours = useValue(palette);
   const { rows, cols, data } = grid;
@@ -65,7 +60,7 @@ interface MatrixProps {
   /** 0 for masked cells, which are hatched; one row is repeated. */
   mask?: TensorValue | null;
   /** Default: sequential if no value is negative. */
-  scale?: "signed" | "sequential";
+  scale?: HeatScale;
   /** Magnitude of the full colour, by default the largest. */
   limit?: number;
   /** Selected cell; by default local state. */
@@ -100,34 +95,18 @@ export function Matrix(props: MatrixProps) {
     <figure {...held} class={mini ? "matrix matrix-mini" : "matrix"} data-node={node} data-slice={slice} aria-label={mini ? undefined : label}>
       {fetched.error
         ? <p class="note">{fetched.error.message}</p>
-        : value ? (mini ? <Thumb grid={toGrid(value)} mask={props.mask ? toGrid(props.mask) : null} scale={props.scale ?? scaleOf(value)} {...mini} /> : <FullMatrix {...props} value={value} />) : null}
+        : value ? (mini ? <Thumb grid={toGrid(value)} mask={props.mask ? toGrid(props.mask) : null} scale={props.scale ?? scaleOf(value)} {...mini} />
+        : <FullMatrix {...props} value={value} scale={props.scale ?? scaleOf(value)} limit={props.limit ?? magnitude(value.data)} />) : null}
     </figure>
   );
 }
 
-type MatrixData = MatrixProps & { value: TensorValue };
+type MatrixData = MatrixProps & { value: TensorValue; scale: HeatScale; limit: number };
 
-function fullMask(mask: TensorValue | null | undefined, size: number): Uint8Array | null {
-  if (!mask) return null;
-  return Uint8Array.from({ length: size }, (_, i) => Number(mask.data[i % mask.data.length] !== 0));
-}
+/** Whether a cell is not masked; a mask of one row is repeated. */
+const isSeen = ({ mask }: MatrixProps, i: number) => !mask || mask.data[i % mask.data.length] !== 0;
 
-function useHeat(props: MatrixData, cellWidth: number, cellHeight: number, cell: readonly [number, number] | null) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const colours = useValue(palette);
-  const { value, limit, scale } = props;
-  const { rows, cols } = toGrid(value);
-  useEffect(() => {
-    if (!canvas.current) return;
-    drawHeat(canvas.current, {
-      rows, cols, data: value.data, mask: fullMask(props.mask, value.data.length),
-      scale: scale ?? scaleOf(value), limit: limit ?? magnitude(value.data), cellWidth, cellHeight, colours, cell,
-    });
-  }, [value, props.mask, scale, limit, cellWidth, cellHeight, colours, cell?.[0], cell?.[1]]);
-  return canvas;
-}
-
-function scaleOf(value: TensorValue): "signed" | "sequential" {
+function scaleOf(value: TensorValue): HeatScale {
   for (const x of value.data) if (x < 0) return "signed";
   return "sequential";
 }
@@ -142,8 +121,10 @@ function labelWidth(labels: readonly string[] | undefined, room: number): number
 }
 
 function FullMatrix(props: MatrixData) {
-  const { value, rowLabels, colLabels, onSelect, onHover } = props;
+  const { value, mask, scale, limit, rowLabels, colLabels, onSelect, onHover } = props;
   const { rows, cols } = toGrid(value);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const colours = useValue(palette);
   const [room, measure] = useElementWidth();
   const [own, setOwn] = useState<readonly [number, number]>([0, 0]);
   const [open, setOpen] = useState(false);
@@ -154,7 +135,10 @@ function FullMatrix(props: MatrixData) {
   const named = colLabels !== undefined;
   const cellWidth = Math.max(named ? 15 : cols > 192 ? 2 : 5, Math.min(named ? 28 : 22, Math.floor(across / Math.max(1, cols))));
   const cellHeight = rows > 40 ? 15 : Math.max(18, Math.min(26, named ? cellWidth : 200 / rows)); // keeps the numbers below visible
-  const canvas = useHeat(props, cellWidth, cellHeight, cell);
+  useEffect(() => {
+    const seen = mask && Uint8Array.from(value.data, (_, i) => Number(isSeen(props, i)));
+    drawHeat(canvas.current!, { rows, cols, data: value.data, mask: seen, scale, limit, cellWidth, cellHeight, colours, cell });
+  }, [value, mask, scale, limit, cellWidth, cellHeight, colours, cell[0], cell[1]]);
   const choose = (row: number, col: number) => {
     setOwn([row, col]);
     onSelect?.(row, col);
@@ -189,15 +173,10 @@ function FullMatrix(props: MatrixData) {
           />
           {props.litRow != null && props.litRow < rows && <span class="matrix-lit" style={{ height: `${cellHeight}px`, top: `${props.litRow * cellHeight}px` }} />}
         </div>
-        <Legend limit={props.limit ?? magnitude(value.data)} scale={props.scale ?? scaleOf(value)} masked={Boolean(props.mask)} />
+        <Legend limit={limit} scale={scale} masked={Boolean(mask)} />
       </Scroll>
       {!always && <button type="button" class="quiet" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Hide numbers" : "Show numbers"}</button>}
-      {(always || open) && (
-        <NumberGrid
-          value={value} rows={rows} cols={cols} cell={cell} onSelect={choose} room={beside ? room - width - 40 : room} scale={props.scale ?? scaleOf(value)} label={props.label}
-          mask={fullMask(props.mask, value.data.length)} rowLabels={rowLabels} colLabels={colLabels}
-        />
-      )}
+      {(always || open) && <NumberGrid {...props} cell={cell} onSelect={choose} room={beside ? room - width - 40 : room} />}
     </div>
   );
 }
@@ -214,7 +193,7 @@ export function Scroll({ class: name, label, children }: { class: string; label:
 }
 
 /** The colour scale. */
-function Legend({ limit, scale, masked }: { limit: number; scale: "signed" | "sequential"; masked: boolean }) {
+function Legend({ limit, scale, masked }: { limit: number; scale: HeatScale; masked: boolean }) {
   if (limit === Infinity) return null; // numbers that are no quantities have no colour
   return (
     <p class="legend" aria-hidden="true">
@@ -261,21 +240,6 @@ function useElementWidth(): [number, (element: HTMLElement | null) => void] {
   return [room, (box) => void (element.current = box)];
 }
 
-interface NumberGridProps {
-  value: TensorValue;
-  rows: number;
-  cols: number;
-  cell: [number, number];
-  onSelect: (row: number, col: number) => void;
-  mask: Uint8Array | null;
-  rowLabels?: readonly string[];
-  colLabels?: readonly string[];
-  /** Available width in pixels. */
-  room: number;
-  scale: "signed" | "sequential";
-  label: string;
-}
-
 const ROWS = 6;
 /** How far a key moves the selected cell, down and across. */
 const MOVES: Record<string, [number, number]> = {
@@ -285,33 +249,22 @@ const MOVES: Record<string, [number, number]> = {
 /** First index of a window of `shown` indices with `at` near its middle. */
 const first = (at: number, size: number, shown: number) => Math.max(0, Math.min(size - shown, at - Math.floor(shown / 2)));
 
-function NumberGrid(props: NumberGridProps) {
-  const { value, rows, cols, cell, onSelect, mask, rowLabels, colLabels, room, scale, label } = props;
-  const table = useRef<HTMLTableElement>(null);
-  const refocus = useRef(false);
+/** `room` is the available width in pixels. */
+function NumberGrid(props: MatrixData & { cell: readonly [number, number]; onSelect: (row: number, col: number) => void; room: number }) {
+  const { value, cell, onSelect, rowLabels, colLabels, room, scale, label } = props;
+  const { rows, cols } = toGrid(value);
+  const { group, moved } = useArrowKeys(MOVES, ([down, across]) =>
+    onSelect(Math.max(0, Math.min(rows - 1, cell[0] + down)), Math.max(0, Math.min(cols - 1, cell[1] + across))));
   const colours = useValue(palette);
   const limit = magnitude(value.data);
   const shownRows = Math.min(rows, ROWS);
   const shownCols = Math.min(cols, Math.max(2, Math.floor((room - 110) / 78)));
   const top = first(cell[0], rows, shownRows);
   const left = first(cell[1], cols, shownCols);
-  useLayoutEffect(() => {
-    if (!refocus.current) return;
-    refocus.current = false;
-    table.current?.querySelector<HTMLElement>("td[tabindex='0']")?.focus();
-  });
-  const onKeyDown = (event: KeyboardEvent) => {
-    const [down, across] = MOVES[event.key] ?? [0, 0];
-    if (!down && !across) return;
-    event.preventDefault();
-    event.stopPropagation();
-    refocus.current = true;
-    onSelect(Math.max(0, Math.min(rows - 1, cell[0] + down)), Math.max(0, Math.min(cols - 1, cell[1] + across)));
-  };
   const integers = value.dtype === "i32" || value.dtype === "u8";
   return (
     <div class="numbers">
-      <table ref={table} role="grid" aria-label={`${label}: numbers`} aria-rowcount={rows} aria-colcount={cols} onKeyDown={onKeyDown}>
+      <table role="grid" aria-label={`${label}: numbers`} aria-rowcount={rows} aria-colcount={cols} {...group}>
         <thead>
           <tr>
             <td />
@@ -330,7 +283,7 @@ function NumberGrid(props: NumberGridProps) {
                 const [row, col] = [top + r, left + c];
                 const at = row * cols + col;
                 const x = value.data[at] ?? NaN;
-                const masked = mask?.[at] === 0;
+                const masked = !isSeen(props, at);
                 const off = masked || x < -BLOCKED;
                 const chosen = row === cell[0] && col === cell[1];
                 return (
@@ -339,7 +292,7 @@ function NumberGrid(props: NumberGridProps) {
                     aria-selected={chosen} tabIndex={chosen ? 0 : -1} class={off ? "masked" : undefined}
                     style={off || integers ? undefined : { boxShadow: `inset 0 -3px ${css(shade(x, limit, scale, colours))}` }}
                     onClick={() => {
-                      refocus.current = true;
+                      moved.current = true;
                       onSelect(row, col);
                     }}
                   >

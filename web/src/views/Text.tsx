@@ -105,24 +105,16 @@ export function ErrorText({ error }: { error: ErrorMessage | null }) {
 
 /** Why there is nothing on this screen. */
 export function NoAnswer({ title, what, trace }: { title: string; what: string; trace: Manifest }) {
-  if (isNumber(trace)) {
-    return (
-      <>
-        <h1>{title}</h1>
-        <p data-role="no-answer">The answer is a number, with no probability: <b>{trace.answer.headline}</b> = {trace.answer.detail}. That is the mean of the training numbers plus their standard deviation × the output.</p>
-        <p><button type="button" class="link" onClick={() => go("step", { node: "logits" })}>Open the output</button></p>
-      </>
-    );
-  }
+  const numeric = isNumber(trace);
   return (
     <>
       <h1>{title}</h1>
       <p data-role="no-answer">
-        This model is a bare encoder: its output is one vector, and there is no answer to {what}.
-        Every number up to the vector is on Flow, Attention and Step, and an edit shows how far the vector turns.
+        {numeric ? <>The answer is a number, with no probability: <b>{trace.answer.headline}</b> = {trace.answer.detail}. That is the mean of the training numbers plus their standard deviation × the output.</>
+          : `This model is a bare encoder: its output is one vector, and there is no answer to ${what}. Every number up to the vector is on Flow, Attention and Step, and an edit shows how far the vector turns.`}
       </p>
-      <p><button type="button" class="link" onClick={() => go("step", { node: "pooled" })}>Open the vector</button></p>
-      <p class="note">A classifier that begins from it has an answer: <code>glassformer train classify --train-file data.csv --init-from RUN</code></p>
+      <p><button type="button" class="link" onClick={() => go("step", { node: numeric ? "logits" : "pooled" })}>Open the {numeric ? "output" : "vector"}</button></p>
+      {!numeric && <p class="note">A classifier that begins from it has an answer: <code>glassformer train classify --train-file data.csv --init-from RUN</code></p>}
     </>
   );
 }

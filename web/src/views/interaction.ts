@@ -11,12 +11,12 @@ export function useStableHeight(waiting: boolean) {
   return { ref, style: { minHeight: waiting ? `${Math.max(48, ref.current?.clientHeight ?? 0)}px` : "" } };
 }
 
-/** Props of a group of buttons with a roving tabindex: arrow keys move the focus. */
-export function useArrowKeys(steps: Record<string, number>, move: (by: number) => void) {
-  const ref = useRef<HTMLElement & HTMLDivElement & HTMLOListElement>(null);
+/** Props of a group of buttons or cells with a roving tabindex: keys move the focus, as does what sets `moved`. */
+export function useArrowKeys<By>(steps: Record<string, By>, move: (by: By) => void) {
+  const ref = useRef<HTMLElement & HTMLDivElement & HTMLOListElement & HTMLTableElement>(null);
   const moved = useRef(false);
   useLayoutEffect(() => {
-    if (moved.current) ref.current?.querySelector<HTMLElement>("button[tabindex='0']")?.focus();
+    if (moved.current) ref.current?.querySelector<HTMLElement>("[tabindex='0']")?.focus();
     moved.current = false;
   });
   const onKeyDown = (event: KeyboardEvent) => {
@@ -27,7 +27,7 @@ export function useArrowKeys(steps: Record<string, number>, move: (by: number) =
     moved.current = true;
     move(by);
   };
-  return { ref, onKeyDown };
+  return { group: { ref, onKeyDown }, moved };
 }
 
 const toStep = (node: string, head?: number) => ({ node, cell: null, numbers: isGradient({ id: node }) ? "gradients" : null, ...(head === undefined ? {} : { head }) });
