@@ -97,6 +97,24 @@ def test_headers_of_files_put_together_are_left_out_and_counted(
     assert found.noted("a header came again and was left out (line 10, 19)")
 
 
+@for_each("row", [("7", "Open-Ended Response", "Response"), ("", "What did you like?", "Was it good?")])
+def test_a_second_header_is_refused_until_a_flag_calls_it_an_example(tmp_path: Path, row: tuple[str, ...]) -> None:
+    content = table([row, *(("7", *pair) for pair in ROWS)], ("id", *HEADER))
+    message = read(tmp_path, content).message
+    assert f"a.csv:2: the row below the header may be a second header or an example ({row[0]!r}, " in message
+    assert "take a second header out: sed 2d a.csv > new.csv; if it is an example: --header yes" in message
+    assert len(read(tmp_path, content, header="yes").examples) == 25
+
+
+@for_each("name", ["a.csv", "a.tsv"])
+def test_rows_of_delimiters_alone_are_left_out_at_the_end(tmp_path: Path, name: str) -> None:
+    delimiter = ";" if name == "a.csv" else "\t"
+    content = table([("1", *row) for row in ROWS], ("id", *HEADER), delimiter) + f"{delimiter * 2}\n" * 3
+    found = read(tmp_path, content, name)
+    assert found.examples == sorted(ROWS) and found.report.counts["empty lines"] == 3
+    assert "a.csv:2: the label is empty" in read(tmp_path, f"text,label\n,\n{table(ROWS)}", header="yes").message
+
+
 def test_columns_in_another_order_are_refused(tmp_path: Path) -> None:
     found = read(tmp_path, table(ROWS[:12], HEADER) + table([row[::-1] for row in ROWS[12:]], HEADER[::-1]))
     assert "a.csv:14: a second header has the columns in another order" in found.message
@@ -149,7 +167,9 @@ def test_a_long_text_that_is_not_read_is_named(tmp_path: Path) -> None:
 
 def test_lists_in_json_lines_are_of_several_labels(tmp_path: Path) -> None:
     content = "".join(json.dumps({"text": text, "labels": [label]}) + "\n" for text, label in ROWS)
-    assert "`multilabel` reads texts with several labels" in read(tmp_path, content, "a.jsonl").message
+    found = read(tmp_path, content, "a.jsonl")
+    assert "a.jsonl:1: 'labels' is a list; `multilabel` reads texts with several labels" in found.message
+    assert len(found.report.errors) == 1, "one line for the file"
     assert len(read(tmp_path, content, "a.jsonl", "multilabel").examples) == 24
 
 
@@ -184,8 +204,9 @@ def test_json_of_another_form_is_one_error(tmp_path: Path, content: str) -> None
 
 @for_each("cell", ["['a', 'b']", "{'a'}", "('a', 'b')", "[[1, 2]]", "{billing}", "(fees)", '{"a": 1}', "0;1;0"])
 def test_lists_as_programs_print_them_are_refused(tmp_path: Path, cell: str) -> None:
-    rows = [("text", "labels"), *ROWS, ("one text more", cell)]
-    assert f"the cell {cell!r} is " in read(tmp_path, written(rows), task="multilabel").message
+    rows = [("text", "labels"), *((text, cell) for text, _ in ROWS)]
+    found = read(tmp_path, written(rows), task="multilabel")
+    assert f"the cell {cell!r} is " in found.message and len(found.report.errors) < 2, "one line for the file"
 
 
 @for_each("text", ["\u200b", "\u2060 \ufeff", "\u00ad"])
