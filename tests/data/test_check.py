@@ -202,32 +202,12 @@ def test_a_built_in_data_set_is_counted():
     assert "test: also in training" not in report.counts
 
 
-def test_no_files_named_is_a_usage_error():
-    for task in ("classify", "translate", "lm"):
-        with pytest.raises(UsageError, match="no training data"):
-            check_data(TASKS[task].schema, DataConfig())
-
-
 def test_empty_texts_and_missing_labels_are_counted_apart(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,label\nok,a\n,a\ngood one,b\nbad,\n", encoding="utf-8")
     report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
     assert report.counts["train: empty"] == 1
     assert [(p.line, p.message) for p in report.errors] == [(5, "the label is empty")]
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(tmp_path / "a.csv"))))
-    assert [problem.message for problem in report.errors] == ["there is no such file"]
-
-
-def test_lines_that_cannot_be_decoded_are_not_empty(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_bytes("text,label\nschön,a\n\nfine,b\nnaïve,a\n".encode("cp1252"))
-    report = check_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
-    assert "empty lines" not in report.counts
-    assert [p.line for p in report.errors if p.kind == "encoding"] == [2], "one line for the file"
-    assert "--encoding names another, such as cp1252" in report.errors[0].message
 
 
 @pytest.mark.parametrize("names", ["1 2", "2 3 1"])
@@ -274,14 +254,6 @@ def test_a_list_in_a_cell_holds_strings_and_numbers(tmp_path):
     report = check_data(TASKS["multilabel"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
     assert sorted({problem.line % 5 for problem in report.errors}) == [0, 4]
     assert all("is a list of labels, which holds strings" in problem.message for problem in report.errors)
-
-
-def test_a_comment_before_a_sentence_is_no_word(tmp_path):
-    path = tmp_path / "a.conll"
-    sentences = [f"# text = hi {i} there\nhi{i} O\n# B-X\nthere B-X\n\n" for i in range(20)]
-    path.write_text("".join(sentences), encoding="utf-8")
-    report = check_data(TASKS["tag"].schema, DataConfig(files=FilesConfig(train_file=str(path))))
-    assert report.ok and report.sizes["train"] == 20
 
 
 def test_tags_that_are_spelled_alike_are_noted(tmp_path):

@@ -32,15 +32,6 @@ def test_the_order_of_a_text_is_what_it_always_was(n, max_len, max_tokens, seed,
     assert all(np.array_equal(a, b) for a, b in zip(plan, table, strict=True))
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.integers(2, 3000), st.integers(1, 60), st.integers(1, 200), st.integers(0, 3))
-def test_every_token_is_predicted_once(n, max_len, max_tokens, epoch) -> None:
-    rows = np.concatenate(list(shuffled_windows(n, max_len, TrainConfig(max_tokens=max_tokens), epoch)))
-    assert (rows[:, 2] == rows[:, 0] + 1).all() and (rows[:, 1] - rows[:, 0] <= max_len).all()
-    predicted = np.concatenate([np.arange(first, stop + 1) for _, stop, first in rows])
-    assert np.array_equal(np.sort(predicted), np.arange(1, n))
-
-
 def test_a_plan_takes_24_bytes_a_window_and_begins_anywhere() -> None:
     train, n = TrainConfig(max_tokens=65_536), 10**9
     tracemalloc.start()

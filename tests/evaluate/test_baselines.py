@@ -49,11 +49,6 @@ def test_a_class_that_the_bag_of_words_never_saw_keeps_its_place() -> None:
     assert result["tfidf_logistic"]["accuracy"] == 1.0
 
 
-def test_the_same_data_gives_the_same_numbers() -> None:
-    train, test = reviews(120, 0), reviews(60, 1)
-    assert fit_baselines(*train, *test) == fit_baselines(*train, *test)
-
-
 def test_the_penalty_is_chosen_without_the_test_labels() -> None:
     train, (texts, labels) = reviews(400, 0), reviews(60, 1)
     honest = fit_baselines(*train, texts, labels)["tfidf_logistic"]["settings"]

@@ -105,13 +105,6 @@ def test_a_bad_line_is_named(line: dict[str, Any], message: str, tmp_path: Path)
     assert f"{path}:91" in str(error.value)
 
 
-def test_too_few_texts_of_a_label_are_no_texts_of_one_label(tmp_path: Path, capfd: Any) -> None:
-    table = tmp_path / "a.csv"
-    table.write_text("text,labels\na b,x\nc d,\ne f,x;y\n", "utf-8")
-    assert main(["train", "multilabel", "--train-file", str(table), "--out", str(tmp_path / "run")]) == 3
-    assert "each holds the last example of a label" in capfd.readouterr().err
-
-
 def test_a_label_of_the_test_file_alone_is_named(trained: Path, tmp_path: Path, capfd: Any) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text('{"text": "a", "labels": ["good"]}\n{"text": "b", "labels": ["good", "goood"]}\n', "utf-8")

@@ -157,16 +157,6 @@ def test_logits_of_what_is_wanted_are_those_of_all(tied: bool) -> None:
 # The task
 
 
-def test_a_batch_is_learnt_by_heart() -> None:
-    run = small("pretrain", n=12, max_tokens=256)
-    batch, state = run.batch(run.batches()[0]), run.new_state()
-    for module in state.model.modules():
-        if hasattr(module, "p"):
-            module.p = 0.0
-    losses = [run.update(state, [batch], 3e-3)[0] for _ in range(250)]
-    assert losses[0] > 0.5 and losses[-1] < 0.05
-
-
 def test_validation_hides_the_same_tokens_and_draws_nothing_from_training() -> None:
     run = small("pretrain")
     state, (task, context) = run.new_state(), (run.task, run.context)
@@ -288,17 +278,6 @@ def test_a_classifier_begins_with_the_weights_of_its_base(base: Path, tmp_path: 
     assert "fine-tuned with Glassformer from the weights of" in (run / "report.md").read_text(encoding="utf-8")
 
 
-def test_pretraining_helps_where_labels_are_few(base: Path, tmp_path: Path) -> None:
-    """Six texts show half of the forty words; the others are known from pretraining alone."""
-    own = {"train_file": table(tmp_path / "six.csv", 6, seed=5), "steps": 40, "snapshots": False}
-    begun = tune(base, tmp_path, "begun", **own)
-    alone = tune(base, tmp_path, "alone", **own, init_from=None, model=TINY["model"], ngrams=0)
-    first, second = (RunFolder(run).read_evaluation() for run in (begun, alone))
-    assert first and second
-    losses = [evaluation.value("log_loss") or 9.0 for evaluation in (first, second)]
-    assert losses[0] < 0.6 * losses[1] and (first.value("accuracy") or 0.0) >= 0.97, losses
-
-
 def test_it_can_be_used_without_its_base_and_resumed_with_a_checkpoint(base: Path, tmp_path: Path) -> None:
     away = tmp_path / "away"
     shutil.copytree(base, away)
@@ -411,11 +390,6 @@ def test_learned_positions_bind_the_longest_text(base: Path) -> None:
                 check_compatible(config, known)
         else:
             check_compatible(config, known)
-
-
-def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="holds no trained model"):
-        tune(tmp_path / "nowhere", tmp_path, "run")
 
 
 def test_a_model_that_shares_nothing_is_told() -> None:

@@ -113,16 +113,6 @@ def test_equal_numbers_are_refused(tmp_path: Path, capfd: Any) -> None:
     assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().out
 
 
-def test_a_column_of_numbers_is_named_or_has_a_usual_name(tmp_path: Path, capfd: Any) -> None:
-    lines = ["id,words,n,kind", *(f"{i},some words {i},{i * i % 7}.5,{'xy'[i % 2]}" for i in range(1, 30))]
-    (tmp_path / "a.csv").write_text("\n".join(lines), encoding="utf-8")
-    check = ["data", "check", "regress", "--train-file", str(tmp_path / "a.csv"), "--label-column", "n"]
-    assert main(check) == UsageError.exit_code
-    assert "no column that is known to hold the text" in capfd.readouterr().err
-    assert main([*check, "--text-column", "words"]) == 0
-    assert "number is column 'n'" in capfd.readouterr().err
-
-
 def test_scores_are_those_of_scikit_learn_and_scipy() -> None:
     rng = np.random.default_rng(0)
     truth = rng.normal(size=300).round(1)
@@ -233,11 +223,6 @@ def test_two_runs_are_compared_by_absolute_errors() -> None:
     assert test["metric"] == "mae" and test["difference"] == pytest.approx(1 / 3 - 5 / 3)
 
 
-def test_the_doctor_stops_at_no_sound_run(trained: Path, capfd: Any) -> None:
-    assert main(["doctor", str(trained), "--examine"]) == 0
-    assert "STOP" not in "".join(capfd.readouterr())
-
-
 @for_each("value", [{"mean": 1.0}, {"mean": 1.0, "sd": 0.0}, {"mean": 1.0, "sd": -1.0}])
 def test_a_damaged_scale_is_refused(value: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError, match=r"standard deviation above 0|expected `float` > 0"):
@@ -314,31 +299,6 @@ def test_starts_from_other_runs(trained: Path, tmp_path: Path) -> None:
     models = [members_of(one.model)[0] for one in (classes, glassformer.load(trained))]
     heads = [dict(model.named_parameters())["head.weight"] for model in models]
     assert heads[0].shape == heads[1].shape and not torch.allclose(heads[0], heads[1], atol=1e-3)
-
-
-def test_seeds_are_averaged(trained: Path, tmp_path: Path) -> None:
-    files = {"train_file": trained.parent / "a.jsonl", "test_file": trained.parent / "t.csv", "label_column": "stars"}
-    glassformer.train("regress", out=tmp_path / "seeds", seeds=2, **files, **{**TINY, "epochs": 2})
-    assert json.loads((tmp_path / "seeds" / "report.json").read_text("utf-8"))["ensemble"]["metric"] == "mae"
-    assert "number" in glassformer.load(tmp_path / "seeds").predict("good")
-
-
-def test_a_number_of_a_pair_of_texts(tmp_path: Path) -> None:
-    """How alike two texts are; the same from an export, and from a baseline that knows both."""
-    alike = [{"one": f"a {i % 7} b", "two": f"c {i % 5} d", "score": float(i % 7 == i % 5)} for i in range(70)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in alike), encoding="utf-8")
-    names = {"text_column": "one", "pair_column": "two", "label_column": "score"}
-    files = {"train_file": tmp_path / "a.jsonl", "test_file": tmp_path / "a.jsonl"}
-    run = glassformer.train("regress", out=tmp_path / "run", **files, **names, **TINY)
-    answer = run.predict(("a 1 b", "c 1 d"))
-    assert (answer["text"], answer["pair"]) == ("a 1 b", "c 1 d")
-    assert isinstance(run.predict([("a 1 b", "c 1 d"), ("a 1 b", "c 2 d")])[1]["number"], float)
-    evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text(encoding="utf-8"))
-    assert "of what both share" in evaluation["baselines"]["tfidf_ridge"]["settings"]
-    pytest.importorskip("onnxruntime")
-    run.export("onnx", tmp_path / "onnx")
-    exported = glassformer.load(tmp_path / "onnx").predict(("a 1 b", "c 1 d"))
-    assert exported["number"] == pytest.approx(answer["number"], abs=0.05), "the run may compute in bf16"
 
 
 def test_an_edit_prints_the_numbers_and_no_table_of_logits(trained: Path, capfd: Any) -> None:

@@ -233,31 +233,6 @@ def test_an_export_gives_the_same_tags(members: int, monkeypatch: pytest.MonkeyP
         run.export("ctranslate2", tmp_path / "other")
 
 
-def test_a_run_whose_model_is_lost_is_finished_again(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "model")
-    for name in ("evaluation.json", "report.md"):
-        (tmp_path / "run" / name).unlink()
-    again, first = glassformer.resume(tmp_path / "run"), glassformer.load(trained)
-    assert isinstance(again, Run)
-    weights = zip(again.model.parameters(), first.model.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in weights)
-
-
-def test_seeds_an_ensemble_and_a_start_from_another(trained: Path, tmp_path: Path) -> None:
-    files = {"train_file": trained.parent / "a.conll", "test_file": trained.parent / "t.conll"}
-    few = {**TINY, "steps": 4}
-    glassformer.train("tag", out=tmp_path / "seeds", seeds=2, **files, **few)
-    assert (tmp_path / "seeds" / "ensemble.json").exists()
-    assert len(glassformer.load(tmp_path / "seeds").predict("n1 goes to oslo")["tags"]) == 4
-    begun = {name: value for name, value in few.items() if name not in ("model", "text")}
-    begun |= {"init_from": str(trained)}
-    run = glassformer.train("tag", out=tmp_path / "next", **files, **begun)
-    assert isinstance(run, Run)
-    scores = glassformer.load(trained, tmp_path / "next").evaluate()
-    assert len(scores["joined"]) == 2
-
-
 def test_a_folder_with_one_tag_is_damaged(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "model", tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))

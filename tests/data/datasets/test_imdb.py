@@ -78,11 +78,6 @@ def test_no_film_is_in_training_and_validation(archive):
     assert any("by film" in note for note in data.notes)
 
 
-def test_the_environment_variable_is_searched(archive, monkeypatch):
-    monkeypatch.setenv("GLASSFORMER_DATA", str(archive.parent.parent))
-    assert imdb.load(DataConfig(dataset="imdb")).hashes == load(archive).hashes == load(archive.parent).hashes
-
-
 def test_a_second_start_reads_the_cache_and_a_damaged_cache_is_noticed(archive, own_cache, monkeypatch):
     first = load(archive)
     with monkeypatch.context() as patch:
@@ -105,13 +100,6 @@ def test_a_changed_archive_is_read_anew(archive):
 def test_use_test_as_validation_keeps_all_of_training(archive):
     data = load(archive, use_test_as_validation=True)
     assert len(data.train) == 80 and data.valid == data.test
-
-
-def test_limit_keeps_both_labels(archive):
-    data = load(archive, limit=20)
-    assert len(data.train) == 20 and len(data.test) == 80
-    assert 3 <= data.train.answers.count("pos") <= 17
-    assert load(archive, limit=20) == data
 
 
 def test_a_data_set_other_than_the_published_one_is_noted(archive):

@@ -77,21 +77,6 @@ def test_any_csv_that_python_writes_is_read_back(tmp_path, rows):
     assert data.train.answer == [label.strip() for _, label in rows]
 
 
-def test_flags_choose_columns_and_a_wrong_one_gets_a_suggestion(tmp_path):
-    path = write(
-        tmp_path / "a.csv",
-        written([("text", "summary", "stars"), *((a, f"short {i}", i % 2) for i, (a, _) in enumerate(REVIEWS))]),
-    )
-    data = load_text_data(
-        TASKS["classify"].schema,
-        DataConfig(files=FilesConfig(train_file=path, text_column="summary", label_column="stars")),
-    )
-    assert all(text.startswith("short") for text in data.train.text)
-    with pytest.raises(UsageError, match="no column 'summry'") as caught:
-        load_text_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path, text_column="summry")))
-    assert "its columns: text, summary, stars" in caught.value.message
-
-
 def test_numeric_labels_are_ordered_as_numbers_and_json_numbers_are_labels(tmp_path):
     rows = [json.dumps({"text": f"text {i}", "label": i % 11}) for i in range(40)]
     data = load_text_data(
@@ -118,15 +103,6 @@ def test_a_test_label_unknown_to_training_is_named_with_its_line(tmp_path):
         load_test(replace(TASKS["classify"].schema, check=known), DataConfig(files=FilesConfig(test_file=test)))
 
 
-def test_a_column_of_numbers_is_not_taken_for_labels(tmp_path):
-    rows = [(f"some longer text {i}", i) for i in range(50)]
-    path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
-    with pytest.raises(
-        DataError, match="50 different texts leave nothing to validate on, since each holds the last example of a label"
-    ):
-        load_text_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
-
-
 def test_pairs_of_json_lines_and_named_columns_are_read(tmp_path):
     lines = "\n".join(json.dumps({"n": 1, "src": a, "tgt": b}) for a, b in PAIRS)
     third = "".join(f"{a}\t{b}\tCC-BY\n" for a, b in PAIRS)
@@ -148,12 +124,6 @@ def test_parallel_files_and_a_part_of_their_own(tmp_path):
     assert scored == Split([a for a, _ in PAIRS], [b for _, b in PAIRS], src)
 
 
-def test_unequal_parallel_files_name_both_counts(tmp_path):
-    src, tgt = write(tmp_path / "a.en", "a\nb\nc\n"), write(tmp_path / "a.de", "a\nb\n")
-    with pytest.raises(DataError, match=r"a\.en:3: 3 lines, but .*a\.de has 2"):
-        load_text_data(TASKS["translate"].schema, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt)))
-
-
 def test_empty_lines_of_parallel_files_keep_their_place(tmp_path):
     src, tgt = write(tmp_path / "a.en", "a\n\nc\n"), write(tmp_path / "a.de", "x\ny\nz\n")
     split = load_test(TASKS["translate"].schema, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt)))
@@ -171,20 +141,6 @@ def test_equal_texts_are_never_on_both_sides_and_the_seed_decides(tmp_path):
     assert len(first.valid) == 10
     assert (first.train, first.valid) == (again.train, again.valid)
     assert first.valid != other.valid
-
-
-def test_texts_that_are_all_the_same_cannot_be_parted(tmp_path):
-    path = write(tmp_path / "a.csv", "text,label\nsame,a\nsame,b\n")
-    with pytest.raises(DataError, match=r"a\.csv: 2 examples with 1 different text leave nothing to validate on"):
-        load_text_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=path)))
-
-
-def test_limit_takes_a_seeded_sample_of_training(tmp_path):
-    rows = sorted(REVIEWS, key=lambda row: row[1])
-    path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
-    data = load_text_data(TASKS["classify"].schema, DataConfig(limit=12, files=FilesConfig(train_file=path)))
-    assert len(data.train) == 12 and len(set(data.train.answers)) == 2
-    assert any("only 12 of 36" in found.matter for found in data.findings)
 
 
 @for_each(
@@ -255,13 +211,6 @@ def test_a_folder_of_text_files_is_parted_without_losing_a_character(tmp_path, n
         assert [len(part) for part in parts] == [16, 2, 2]
         assert sorted(t for part in parts for t in part) == sorted(texts)
     assert len(data.hashes) == n_files
-
-
-def test_running_text_has_no_examples_to_limit(tmp_path):
-    book = write(tmp_path / "book.txt", "word " * 2000)
-    with pytest.raises(UsageError, match="limit counts examples") as caught:
-        load_text_data(TASKS["lm"].schema, DataConfig(limit=100, files=FilesConfig(train_file=book)))
-    assert "--steps" in caught.value.hint
 
 
 def test_too_little_text_and_an_empty_folder(tmp_path):
