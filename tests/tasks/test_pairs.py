@@ -285,18 +285,22 @@ def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Pat
     for ours, theirs in zip(run.predict(pairs), exported.predict(pairs), strict=True):
         assert theirs["pair"] == ours["pair"] and theirs.get("truncated") == ours.get("truncated")
         assert theirs["probability"] == pytest.approx(ours["probability"], abs=1e-5)
+    assert [spec.trained for spec in exported.text_columns((None, None))] == ["premise", "hypothesis"]
+    assert "[3], and the ids of the second" in (tmp_path / "onnx" / "README.md").read_text("utf-8")
     tokenizers.Tokenizer.from_file(str(tmp_path / "onnx" / "tokenizer.json"))
     with pytest.raises(UsageError, match="hf holds one model, and this is an ensemble"):
         run.export("hf", tmp_path / "hf")
 
 
-def test_several_labels_of_a_pair(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", [(a, b, f"{c};odd" if i % 3 else c) for i, (a, b, c) in enumerate(rows(60))])
-    files: dict[str, Any] = {"train_file": str(path), **PAIR, **TINY, "steps": 2}
-    run = glassformer.train("multilabel", out=tmp_path / "run", **files)
+@pytest.mark.parametrize(("task", "answers"), [("multilabel", ("odd", "odd;even")), ("regress", ("1.5", "2"))])
+def test_other_heads_read_pairs(task: str, answers: tuple[str, str], tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", [(a, b, answers[i % 2]) for i, (a, b, _) in enumerate(rows(60))])
+    files: dict[str, Any] = {"train_file": str(path), "test_file": str(path), **PAIR, **TINY, "steps": 2}
+    run = glassformer.train(task, out=tmp_path / "run", **files)
     answer = run.predict(("red dog", "there is red"))
-    assert answer["pair"] == "there is red" and len(answer["probabilities"]) == 3
-    assert run.explain(("red", "dog"), label="odd").streams[0].words == [0, -1, 1]
+    assert (answer["text"], answer["pair"]) == ("red dog", "there is red")
+    assert run.explain(("red", "dog")).streams[0].words == [0, -1, 1]
+    assert "of what both share" in (tmp_path / "run" / "report.md").read_text("utf-8")
 
 
 def test_the_baseline_sees_what_both_texts_share() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,17 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 from tests.helpers.exports import run_of
 from tests.helpers.for_each import for_each
+from tests.helpers.reading import read, table
 from tests.helpers.small import small
 
 import glassformer
 from glassformer.cli.main import main
 from glassformer.data.datasets.numbers import mean_and_sd, why_no_number
-from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.baselines import Known, number_baselines
 from glassformer.evaluate.scores import number_scores
 from glassformer.evaluate.scoring import paired
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.interop.exported import load_exported
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
 from glassformer.run import Run
 from glassformer.tasks.encoder import Regress
@@ -96,21 +97,15 @@ def test_what_a_number_is(cell: str, message: str) -> None:
     assert (message in why_no_number(cell)) and bool(why_no_number(cell)) == bool(message)
 
 
-@for_each("bad", ["1,5", "n/a", '"four"', "NaN", "true"])
-def test_a_bad_number_is_named_with_its_line(bad: str, tmp_path: Path, capfd: Any) -> None:
-    path = write(tmp_path / "a.jsonl", rows(40, 0))
-    bad = bad if bad.startswith(('"', "N", "t")) else json.dumps(bad)
-    path.write_text(path.read_text("utf-8") + f'{{"text": "a", "stars": {bad}}}\n', encoding="utf-8")
-    assert main(["train", "regress", "--train-file", str(path), "--out", str(tmp_path / "run")]) == DataError.exit_code
-    assert f"{path}:41: " in (err := capfd.readouterr().err) and "is not a number" in err
+@for_each("bad", ['"1,5"', '"n/a"', "NaN", "true"])
+def test_a_bad_number_is_named_with_its_line(bad: str, tmp_path: Path) -> None:
+    lines = [*map(json.dumps, rows(40, 0)), f'{{"text": "a", "stars": {bad}}}']
+    assert re.search(r"a\.jsonl:41: .* is not a number", read(tmp_path, "\n".join(lines), "a.jsonl", "regress").message)
 
 
-def test_equal_numbers_are_refused(tmp_path: Path, capfd: Any) -> None:
-    path = write(tmp_path / "a.csv", [{"text": f"a {i}", "stars": 3} for i in range(20)])
-    assert main(["train", "regress", "--train-file", str(path), "--out", str(tmp_path / "r")]) == DataError.exit_code
-    assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().err
-    assert main(["data", "check", "regress", "--train-file", str(path)]) == DataError.exit_code
-    assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().out
+def test_equal_numbers_are_refused(tmp_path: Path) -> None:
+    content = table([(f"a {i}", "3") for i in range(20)], ("text", "stars"))
+    assert "numbers are 3, so there is nothing to learn" in read(tmp_path, content, task="regress").message
 
 
 def test_scores_are_those_of_scikit_learn_and_scipy() -> None:
@@ -208,8 +203,8 @@ def test_settings_of_classes_are_refused(flags: list[str], capfd: Any) -> None:
 
 
 def test_a_table_gets_a_column_of_numbers(trained: Path, tmp_path: Path) -> None:
-    table = write(tmp_path / "in.csv", rows(20, 3))
-    assert main(["predict-table", str(trained), str(table), str(tmp_path / "out.jsonl")]) == 0
+    path = write(tmp_path / "in.csv", rows(20, 3))
+    assert main(["predict-table", str(trained), str(path), str(tmp_path / "out.jsonl")]) == 0
     found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text("utf-8").splitlines()]
     assert len(found) == 20 and all(isinstance(row["number"], float) for row in found)
 
@@ -253,25 +248,6 @@ def test_an_explanation_is_in_the_units_of_the_numbers(members: int) -> None:
     assert edited.answer_after is not None and "without edits" in edited.answer["detail"]
 
 
-@pytest.mark.parametrize("members", [1, 2])
-def test_an_export_gives_the_same_numbers(members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    run = run_of("regress", monkeypatch, ensemble_size=members)
-    result = run.export("onnx", tmp_path / "out")
-    assert result.facts.check is not None and result.facts.check["equal_answers"] == 1.0
-    texts = ["a good", "", "good good b"]
-    theirs = [answer["number"] for answer in load_exported(tmp_path / "out").predict(texts)]
-    assert theirs == pytest.approx([answer["number"] for answer in run.predict(texts)], abs=1e-4)
-    with pytest.raises(UsageError, match="is for classifiers"):
-        load_exported(tmp_path / "out").predict("a", calibrated=True)
-
-
-def test_other_targets_hold_no_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for target in ("ctranslate2", "hf"):
-        with pytest.raises(UsageError, match=f"{target} holds no regressor"):
-            run_of("regress", monkeypatch).export(target, tmp_path / "out")  # pyright: ignore[reportArgumentType]
-
-
 def test_a_head_is_brought_to_another_scale() -> None:
     weights = {"head.weight": torch.tensor([[2.0]]), "head.bias": torch.tensor([1.0]), "other": torch.tensor([3.0])}
     scaled = in_scale(weights, Decision(mean=10.0, sd=4.0), Decision(mean=20.0, sd=2.0))
@@ -292,9 +268,9 @@ def test_starts_from_other_runs(trained: Path, tmp_path: Path) -> None:
     assert glassformer.load(tmp_path / "next", precision="fp32").predict("good great a")["number"] == pytest.approx(
         first, rel=1e-2
     )
-    table = tmp_path / "c.csv"
-    table.write_text("text,label\n" + "".join(f"{w} {i},{w}\n" for i in range(20) for w in ("good", "bad")), "utf-8")
-    classes = glassformer.train("classify", out=tmp_path / "classes", train_file=table, **begun)
+    path = tmp_path / "c.csv"
+    path.write_text("text,label\n" + "".join(f"{w} {i},{w}\n" for i in range(20) for w in ("good", "bad")), "utf-8")
+    classes = glassformer.train("classify", out=tmp_path / "classes", train_file=path, **begun)
     assert isinstance(classes, Run)
     models = [members_of(one.model)[0] for one in (classes, glassformer.load(trained))]
     heads = [dict(model.named_parameters())["head.weight"] for model in models]
