@@ -210,22 +210,6 @@ def test_empty_texts_and_missing_labels_are_counted_apart(tmp_path):
     assert [(p.line, p.message) for p in report.errors] == [(5, "the label is empty")]
 
 
-@pytest.mark.parametrize("names", ["1 2", "2 3 1"])
-def test_columns_of_a_table_without_a_header_have_numbers(tmp_path, names):
-    path, numbers = tmp_path / "a.csv", names.split()
-    fields = {"1": "the film {i} was fine, too", "2": "x{c}", "3": "it was {i} days old"}
-    if len(numbers) == 3:  # text, pair, label
-        fields = {"1": "x{c}", "2": "the film {i} was fine, too", "3": "it was {i} days old"}
-    lines = [",".join(f'"{fields[k].format(i=i, c="ab"[i % 2])}"' for k in sorted(numbers)) for i in range(40)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    text, *pair, label = numbers
-    options = {"text_column": text, "label_column": label, "pair_column": pair[0] if pair else None}
-    read = load_text_data(TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), **options)))
-    everything = [*read.train.text, *read.valid.text]
-    assert len(everything) == 40 and {*read.train.answers} == {"xa", "xb"}
-    assert all(text.startswith("the film") and ("[SEP]" in text) == bool(pair) for text in everything)
-
-
 def test_a_number_is_a_place_and_never_a_name(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("2,1\n" + "".join(f"{'ab'[i % 2]},the text {i}\n" for i in range(20)), encoding="utf-8")

@@ -20,7 +20,7 @@ from tests.helpers.small import small
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.data.datasets.numbers import mean_and_sd, why_no_number
+from glassformer.data.datasets.labels import mean_and_sd, why_no_number
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.baselines import Known, number_baselines
 from glassformer.evaluate.scores import number_scores

@@ -124,15 +124,10 @@ def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
     assert (precious / "a").exists()
 
 
-def test_json_round_trip(tmp_path: Path) -> None:
-    value = {"text": "日本", "numbers": [1, 2.5, None], "nested": {"a": True}}
-    atomic_io.write_json(tmp_path / "a.json", value)
-    assert safe_read.read_json(tmp_path / "a.json") == value
-
-
 def test_json_has_no_nan(tmp_path: Path) -> None:
-    atomic_io.write_json(tmp_path / "a.json", {"x": [math.nan, (math.inf, 1.0)]})
-    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == {"x": [None, [None, 1.0]]}
+    value = {"text": "日本", "numbers": [1, 2.5, None], "nested": {"a": True}}
+    atomic_io.write_json(tmp_path / "a.json", value | {"x": [math.nan, (math.inf, 1.0)]})
+    assert safe_read.read_json(tmp_path / "a.json") == value | {"x": [None, [None, 1.0]]}
 
 
 def test_sha256_of_a_file(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def test_unknown_locales_and_more_pairs_than_they_have_are_refused(locales, n, m
         load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=n, locales=locales)))
 
 
-@for_each("locale", LOCALES)
-def test_each_locale_alone_has_enough_pairs(locale):
+def test_the_locale_of_fewest_patterns_has_enough_pairs():
+    locale = min(LOCALES, key=lambda name: len(patterns_of(name)))
     assert len(load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=2000, locales=locale))).test) == 2000
 
 

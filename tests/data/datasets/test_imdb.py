@@ -69,6 +69,7 @@ def test_parts_labels_and_texts(archive):
             assert text.startswith(f"{side} {label} ")
             assert text.endswith("<br /><br />É „gut“\u2028")
     assert data.test.text[2].startswith("test neg 2 ")  # by number, not by name
+    assert any("differ from the published" in note for note in data.notes)
 
 
 def test_no_film_is_in_training_and_validation(archive):
@@ -100,10 +101,6 @@ def test_a_changed_archive_is_read_anew(archive):
 def test_use_test_as_validation_keeps_all_of_training(archive):
     data = load(archive, use_test_as_validation=True)
     assert len(data.train) == 80 and data.valid == data.test
-
-
-def test_a_data_set_other_than_the_published_one_is_noted(archive):
-    assert any("differ from the published" in note for note in load(archive).notes)
 
 
 def test_what_is_missing_or_damaged_is_named(tmp_path, archive):

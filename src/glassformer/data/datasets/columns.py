@@ -26,13 +26,14 @@ from glassformer.data.datasets.labels import (
     NAMES_OF_LABELS,
     clean_label_sets,
     clean_labels,
+    clean_numbers,
     count_missing,
+    is_number,
     joined_labels,
     label_of_number,
     normalised_label,
     visible,
 )
-from glassformer.data.datasets.numbers import clean_numbers, is_number
 from glassformer.data.datasets.tables import Row, read_rows
 from glassformer.data.diagnostics import Diagnostics, encoding_issue
 from glassformer.data.splits import Split
