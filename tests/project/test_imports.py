@@ -155,6 +155,17 @@ def test_no_module_imports_itself_through_others() -> None:
     assert circles(graph) == set()
 
 
+def test_the_search_for_circles_finds_them() -> None:
+    graph = {"a": {"b"}, "b": {"c", "leaf"}, "c": {"a"}, "user": {"a", "c"}, "leaf": set[str]()}
+    assert circles(graph) == {frozenset({"a", "b", "c"})}
+    source = (
+        "from glassformer.a import x\nimport glassformer.b\nif TYPE_CHECKING:\n    from glassformer import c\n"
+        "def f():\n    from glassformer.d.e import g\n"
+    )
+    names = {"glassformer", "glassformer.d", *(f"glassformer.{m}" for m in ("a", "b", "c", "d.e", "f"))}
+    assert imported_modules(source, names) == {f"glassformer.{m}" for m in ("a", "b", "c", "d.e")}
+
+
 def test_nn_sees_no_configuration() -> None:
     for path in (PACKAGE / "nn").rglob("*.py"):
         assert {name for _, name in imports(path)} <= {"nn", "errors"}, path
