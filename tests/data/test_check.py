@@ -44,7 +44,8 @@ def valid_files(folder: Path, form: str, texts: list[str]) -> tuple[DataConfig, 
             path = folder / f"{part}.{end}"
             of_side = f"{end}_file" if part == "train" else f"test_{end}_file"
             files[of_side if form == "parallel" else f"{part}_file"] = str(path)
-            written = [HEADERS[form]] * (form in HEADERS) + [write(*row) for row in rows[first:]]
+            written = [HEADERS[form]] if form in HEADERS else []
+            written += [write(*row) for row in rows[first:]]
             lines[path] = [line.encode() for line in written]
     return DataConfig(files=FilesConfig(**files)), lines
 
