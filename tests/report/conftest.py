@@ -139,7 +139,7 @@ def translate_scores() -> dict[str, object]:
 
 
 def lm_scores() -> dict[str, object]:
-    scores = dict(metrics.score(111_540 * 1.57, 111_540, 111_540, 111_540))
+    scores: dict[str, object] = dict(metrics.score(111_540 * 1.57, 111_540, 111_540, 111_540))
     scores["examples"] = [{"prompt": "ROMEO:", "text": "\nWhat say'st thou, ```sir```?\n\nJULIET:\nNothing."}]
     return scores
 

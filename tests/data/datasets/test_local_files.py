@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -39,7 +40,7 @@ def examples(data) -> set[tuple[str, str]]:
     }
 
 
-def load(task: str, split_seed: int = 0, **files: str) -> TextData:
+def load(task: str, split_seed: int = 0, **files: Any) -> TextData:
     return load_text_data(TASKS[task].schema, DataConfig(split_seed=split_seed, files=FilesConfig(**files)))
 
 

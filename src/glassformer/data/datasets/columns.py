@@ -368,7 +368,7 @@ def _refuse_second_header(table: _Table, place: int, last: ColumnSpec, line: int
     answers, columns = {part for row in others for part in last.parts(row[place])}, zip(first, *others, strict=True)
     lacks = last.doubt is few_values and any(others and not cell and all(below) for cell, *below in columns)
     if answers.isdisjoint(last.parts(first[place])) and (lacks or SUBHEADERS.intersection(map(plain, first))):
-        shown = ", ".join(repr(cell[:40]) for cell in first[:6])
+        shown = shortened(", ".join(map(repr, first)), LONGEST_LIST)
         what = f"{table.path}:{line}: the row below the header may be a second header or an example ({shown})"
         without = f"sed {line}d {shlex.quote(table.path.name)} > new{table.path.suffix}"
         raise UsageError(what, f"take a second header out: {without}; if it is an example: --header yes")

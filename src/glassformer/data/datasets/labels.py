@@ -191,16 +191,13 @@ def clean_label_sets(
     Labels hold no line breaks, so that the lines are read again as they were, whatever parted them in the file.
     """
     refuse_vectors(path, cells, separator)
-    parted, wrong = list[list[str]](), defaultdict[str, list[int]](list)
-    for i, cell in enumerate(cells):
+    parted = list[list[str]]()
+    for line, cell in zip(lines, cells, strict=True):
         try:
             parted.append(_parted(cell, separator))
-        except ValueError as error:
-            wrong[str(error)].append(i)
-            parted.append([])
-    for problem, (first, *others) in wrong.items():
-        more = f" (and {len(others):,} more of this form)" if others else ""
-        diagnostics.stop(path, lines[first], "label", f"the cell {cells[first][:60]!r} {problem}{more}")
+        except ValueError as error:  # as in the cells below
+            diagnostics.stop(path, line, "label", f"the cell {cell[:60]!r} {error}")
+            return [""] * len(cells)
     where = [line for line, labels in zip(lines, parted, strict=True) for _ in labels]
     clean = clean_labels(path, where, [label for labels in parted for label in labels], "", diagnostics)
     left, known = iter(clean), Counter(clean)
