@@ -25,8 +25,8 @@ from typing import Any
 
 from benchmarks.results_page import curves_png, page, typed
 
+from glassformer.report.compare import SeedsRecord, load_seeds, summary_stats
 from glassformer.report.run_record import RunRecord, load_run_record
-from glassformer.report.seeds import SeedsRecord, load_seeds, summary_stats
 from glassformer.report.write import dataset
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation, JsonObject

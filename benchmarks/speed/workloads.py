@@ -193,7 +193,7 @@ def make_texts(w: Workload, n: int, seed: int = 0) -> Texts:
     return Texts(ids, offsets, target, target_offsets, none)
 
 
-def save_data(w: Workload, path: Path, seed: int = 0) -> None:
+def save_data(w: Workload, path: Path) -> None:
     """Write examples and plans where peers, which may have another numpy, read them alike."""
     from glassformer.config import TrainConfig
     from glassformer.data.batches import shuffled_length_buckets
@@ -201,7 +201,7 @@ def save_data(w: Workload, path: Path, seed: int = 0) -> None:
     mean = {"classify": np.mean(IMDB_LENGTHS), "translate": np.mean(GERMAN_LENGTHS), "lm": w.max_len}[w.kind]
     # Enough for batches as well sorted by length as those of a real epoch.
     n = 2 * max(w.n_batches, 30) * max(1, round(w.max_tokens / min(mean, w.max_len)))
-    texts = make_texts(w, n, seed)
+    texts = make_texts(w, n, 0)
     tie = np.zeros(n, np.int64)
     bucketed = shuffled_length_buckets(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens), 0)[: w.n_batches]
     curve = shuffled_length_buckets(texts.costs, tie, TrainConfig(max_tokens=w.max_tokens // w.curve_share), 1)[

@@ -113,7 +113,7 @@ def draw_mask(mask: Tensor, queries: Sequence[str], keys: Sequence[str], title: 
     return draw_matrix(mask, queries, keys, title, ("query", "key"), hidden=~mask, numbers=False)
 
 
-def draw_values(x: Tensor, title: str) -> Any:
+def draw_values(x: Tensor) -> Any:
     """Return a figure of a matrix or vector without labels, as one picture: squares would make pages heavy."""
     x = x.reshape(-1, x.shape[-1]).float()
     with drawing(min(7.0, 0.2 * x.shape[1] + 1), min(5.0, 0.2 * x.shape[0] + 0.8)) as (figure, axes):

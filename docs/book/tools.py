@@ -274,7 +274,7 @@ class StepFrame:
         self.caption = f"{step} of the model {name!r}, for: {text}"
         page = step_frame_html(explanation, [step, *more], "../../_static/glassformer")
         values = record.value[head] if record.axes[0].name == "head" else record.value
-        self.figure = InlineSvg(draw_values(values, self.caption), f"The values of {self.caption}").data
+        self.figure = InlineSvg(draw_values(values), f"The values of {self.caption}").data
         self.frame = framed(page, step_address(step, head), self.caption)
 
     def _repr_html_(self) -> str:
@@ -296,7 +296,7 @@ class LearnFrame(StepFrame):
         self.caption = f"Steps on the answer {after.request.answer!r} for: {after.request.text}"
         change = torch.tensor(after[parameter] - after[f"{parameter}.before"])
         title = f"Change of {parameter} by the last step"
-        self.figure = InlineSvg(draw_values(change, title), title).data
+        self.figure = InlineSvg(draw_values(change), title).data
         page = learn_frame_html(after, [parameter], "../../_static/glassformer")
         self.frame = framed(page, LEARN_ADDRESS, self.caption)
 

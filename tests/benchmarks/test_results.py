@@ -15,7 +15,7 @@ from tests.api.test_end_to_end import TINY, write_pairs, write_reviews
 
 import glassformer
 from glassformer.evaluate.metrics import metric
-from glassformer.report.seeds import summary_stats
+from glassformer.report.compare import summary_stats
 
 ROOT = Path(__file__).parents[2]
 WANTED = {

@@ -14,6 +14,7 @@ from glassformer.data.corpus import EncodedCorpus, corpora_kept
 from glassformer.data.splits import Split
 from glassformer.errors import DataError
 from glassformer.tasks import TASKS
+from glassformer.text.backends import split_text
 from glassformer.text.long_text import truncate
 from glassformer.text.tokenizer import Tokenizer
 
@@ -80,16 +81,19 @@ def test_unknown_tokens_are_counted(tokenizer):
     assert corpus.stats["n_unknown"] == 3
 
 
-@for_each(("keep", "kept"), [("head", [0, 1, 2, 3, 4]), ("tail", [5, 6, 7, 8, 9])])
-def test_truncate_keeps_one_end(keep, kept):
-    assert truncate(list(range(10)), 5, keep) == kept
-
-
 @pytest.mark.row("2b")
-def test_truncate_keeps_both_ends_and_what_fits():
-    assert truncate(list(range(10)), 5, "head+tail") == [0, 1, 2, 8, 9]
-    assert truncate(list(range(10)), 1, "head+tail") == [0]
-    assert truncate([1, 2], 5, "tail") == [1, 2]
+@for_each(
+    ("n", "room", "keep", "kept"),
+    [
+        (10, 5, "head", [0, 1, 2, 3, 4]),
+        (10, 5, "tail", [5, 6, 7, 8, 9]),
+        (10, 5, "head+tail", [0, 1, 2, 8, 9]),
+        (10, 1, "head+tail", [0]),
+        (2, 5, "tail", [0, 1]),
+    ],
+)
+def test_truncation_keeps_one_end_or_both(n, room, keep, kept):
+    assert truncate(list(range(n)), room, keep) == kept
 
 
 def test_pairs_too_long_or_empty_are_left_out_of_training_only(tokenizer):
@@ -163,3 +167,21 @@ def test_other_texts_labels_settings_or_tokenizers_are_encoded_apart(tokenizer):
             ]
         }
     assert len(found) == 6
+
+
+PIECES = ["the", "Cat", *" |  |\n|\n\n| \n|\t|. |don't|é|好吃|\u00a0|\u3000|42|😀|\r\n".split("|")]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> list[Tokenizer]:
+    text = ["".join(PIECES) * 3 + "the Cat sat"]
+    return [Tokenizer.train(text, TextConfig(tokenizer=kind, vocab_size=290)) for kind in ("byte-bpe", "word", "char")]
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.lists(st.sampled_from(PIECES), min_size=1, max_size=400).map("".join), size=st.integers(1, 90))
+def test_text_that_is_cut_up_has_the_ids_of_the_whole(tokenizers, text, size):
+    parts = split_text(text, size)
+    assert "".join(parts) == text
+    for tokenizer in tokenizers:
+        assert [i for part in parts for i in tokenizer.encode(part)] == tokenizer.encode(text)

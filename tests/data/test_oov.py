@@ -8,8 +8,8 @@ from tests.helpers.for_each import for_each
 from tests.helpers.small import config_of, data_of, small_run
 
 from glassformer.config import Config
+from glassformer.data.check import KnownData, unknown
 from glassformer.data.corpus import RaggedArray
-from glassformer.data.findings import KnownData, unknown
 from glassformer.data.splits import Split
 from glassformer.runs.records import SplitRecord
 from glassformer.training.preparation import Pace, describe_splits, n_texts_with_unknown, preflight

@@ -33,16 +33,11 @@ def test_two_classes_by_hand() -> None:
     assert 0 < low < 0.6 < high < 1
 
 
-def test_the_result_is_plain_json() -> None:
-    result = class_scores(np.array([0, 1]), np.array([[0.9, 0.1], [0.2, 0.8]], dtype=np.float32), NAMES)
+def test_a_class_nobody_mentions_does_not_lower_macro_f1_and_the_result_is_plain_json() -> None:
+    probabilities = np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]], dtype=np.float32)
+    result = class_scores(np.array([0, 1]), probabilities, ["a", "b", "unseen"])
+    assert result["macro_f1"] == 1.0 and result["per_class"][2]["support"] == 0
     assert json.loads(json.dumps(result)) == result
-
-
-def test_a_class_nobody_mentions_does_not_lower_macro_f1() -> None:
-    probabilities = np.array([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0]])
-    result = class_scores([0, 1], probabilities, ["a", "b", "unseen"])
-    assert result["macro_f1"] == 1.0
-    assert result["per_class"][2]["support"] == 0
 
 
 def test_a_certain_mistake_costs_much_but_is_finite() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.data import sources
+from glassformer.data import diagnostics
 from glassformer.data.diagnostics import Diagnostics, read_document, read_lines
 from glassformer.errors import DataError
 
@@ -117,7 +117,7 @@ def test_compressed_text_is_text(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "MAX_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr(diagnostics, "MAX_UNPACKED_BYTES", 1 << 20)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"text\n" * (1 << 19)))
     for read in (read_document, read_lines):
         with pytest.raises(DataError, match="unpacks to more than"):

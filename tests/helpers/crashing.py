@@ -33,7 +33,7 @@ class Disk:
     """The operations of `atomic_io` that change a disk, put in place by `install`; here they do what they always do."""
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        self._mkdir, self._rename, self._link = os.mkdir, os.replace, os.link
+        self._mkdir, self._rename = os.mkdir, os.replace
         self._sync = atomic_io.sync
         patch.setattr(atomic_io, "open", self._open, raising=False)
         patch.setattr(atomic_io, "sync", self.sync)
@@ -41,7 +41,6 @@ class Disk:
         patch.setattr(Path, "unlink", lambda path, missing_ok=False: self.remove(path))
         patch.setattr(os, "mkdir", self.mkdir)
         patch.setattr(os, "replace", self.rename)
-        patch.setattr(os, "link", self.link)
 
     def _open(self, path: Path, mode: str = "r") -> Any:
         return _Written(partial(self.write, path)) if mode == NEW_FILE else builtins.open(path, mode)
@@ -58,9 +57,6 @@ class Disk:
 
     def rename(self, old: Path, new: Path) -> None:
         self._rename(old, new)
-
-    def link(self, old: Path, new: Path) -> None:
-        self._link(old, new)
 
     def remove(self, path: Path) -> None:
         os.rmdir(path) if path.is_dir() and not path.is_symlink() else os.unlink(path)
@@ -114,10 +110,6 @@ class CrashingDisk(Disk):
         if not new.exists():
             self.renamed.append((old, new))
         super().rename(old, new)
-
-    def link(self, old: Path, new: Path) -> None:
-        self._count()
-        super().link(old, new)
 
     def remove(self, path: Path) -> None:
         self._count()

@@ -80,16 +80,13 @@ def test_a_call_like_an_earlier_one_is_compared_by_what_it_returns() -> None:
     [
         lambda: product(torch.ones(2, 3), torch.ones(2, 3)),  # D is 3, and then 2
         lambda: product(torch.ones(2, 3), torch.ones(3, 4), as_is=True),  # what returns is (B, D)
-        lambda: product(torch.ones(2, 3), torch.ones(3)),
         lambda: product(torch.ones(2, 3).long(), torch.ones(3, 3).long()),
         lambda: product(torch.ones(2, 3), torch.ones(3, 3), as_is=1),
         lambda: half("3"),
         lambda: half(0),
         lambda: upto("3"),
         lambda: applied(lambda x: x[1:], torch.ones(3)),
-        lambda: applied(3, torch.ones(3)),
         lambda: Pair(torch.arange(3), torch.arange(4)),
-        lambda: Pair([1], [1]),
         lambda: Holder().grown(torch.ones(3), 2),
         lambda: attention(torch.ones(1, 2, 4), torch.ones(1, 3, 4), torch.ones(1, 2, 4)),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,11 +11,8 @@ from tests.helpers.for_each import for_each
 from tests.helpers.small import config_of, data_of, small_run
 
 from glassformer.cli.main import main
-from glassformer.data.diagnostics import Finding
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError
-from glassformer.report.findings import RULES
-from glassformer.report.run_record import load_run_record
 from glassformer.runs.records import DataRecord
 from glassformer.training.preparation import Pace, preflight
 
@@ -59,16 +55,6 @@ def test_data_check_says_what_the_start_of_a_training_says(tmp_path: Path, capsy
         assert main(command) == 0
         message = capsys.readouterr().err
         assert all(f"{finding['matter']}; {finding['remedy']}" in message for finding in found)
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_the_diagnosis_tells_the_matter_and_the_remedy(fake_run: Callable[..., Path], label: str) -> None:
-    path = fake_run("classify") / "data.json"
-    stored = json.loads(path.read_text(encoding="utf-8"))
-    warning = Finding(f"95% of the training texts are {label!r}", "read macro F1", "prevailing class", {"n": 19})
-    stored["preflight"]["warnings"] = [asdict(warning)]
-    path.write_text(json.dumps(stored), encoding="utf-8")
-    assert list(RULES["data"](load_run_record(path.parent))) == [warning]
 
 
 @for_each("damaged", ["a sentence", {"remedy": "look"}, {"matter": 7}])

@@ -18,7 +18,6 @@ from glassformer.data.diagnostics import Finding
 from glassformer.report import findings
 from glassformer.report.findings import Checkup, NotMade, diagnose, run_checks
 from glassformer.report.run_record import RunRecord, load_run_record
-from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Evaluation, StepMetrics
 
 V = 100
@@ -184,9 +183,15 @@ def test_a_missing_file_is_no_traceback(
 ) -> None:
     run = fake_run("classify")
     (run / name).unlink()
-    assert main(["doctor", str(run)]) == 0
-    assert "not made: " in capsys.readouterr().out
-    assert main(["doctor", str(run), "--examine"]) == 0
-    output = capsys.readouterr().out
-    assert "scores" in output and "not made" in output
-    assert RunFolder(run).resumable
+    for more in ([], ["--examine"]):
+        assert main(["doctor", str(run), *more]) == 0
+        assert "not made: " in capsys.readouterr().out
+
+
+def test_a_reason_is_no_remedy() -> None:
+    warnings = [{"matter": "only 9: expect little", "remedy": "add some"}, {"matter": "only 9 of 100 are used"}]
+    found = findings.data(replace(record([]), data=DataRecord(preflight={"warnings": warnings})))
+    assert [(f.matter, f.remedy) for f in found] == [
+        ("only 9: expect little", "add some"),
+        ("only 9 of 100 are used", ""),
+    ]

@@ -6,7 +6,6 @@ import ast
 import json
 import re
 import shutil
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,18 +109,6 @@ def test_its_data_is_checked(place: Path, capsys) -> None:
     wrong.write_text("text,label\na good one,7\n", encoding="utf-8")
     assert main(["data", "check", *arguments_of(place)[:3], "--test-file", str(wrong)]) == DataError.exit_code
     assert "wrong.csv:2: label '7' is not one of the training data's (1, 2, 3, 4, 5)" in capsys.readouterr().out
-
-
-def test_a_killed_run_goes_on_to_the_same_weights(place: Path, whole: Path) -> None:
-    killed = command(place, "train", *arguments_of(place), "--out", f"{place}/killed")
-    killed.until(lambda: any((place / "killed" / "checkpoints").glob("step-*")))
-    killed.send(signal.SIGKILL)
-    killed.wait(60)
-    assert not (place / "killed" / "evaluation.json").exists()
-    code, output = command(place, "train", "--resume", f"{place}/killed").wait(240)
-    assert code == 0 and "resumed at step" in output, output
-    for name in ("model/model.safetensors", "predictions.jsonl"):
-        assert (place / "killed" / name).read_bytes() == (whole / name).read_bytes(), name
 
 
 def test_it_is_loaded_used_and_scored(place: Path, whole: Path) -> None:

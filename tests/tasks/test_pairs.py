@@ -116,29 +116,6 @@ def test_a_bad_row_is_named(row: tuple[str, str, str], message: str, tmp_path: P
     assert message in str(error.value) and f"{path}:22" in str(error.value)
 
 
-@for_each(
-    ("files", "message"),
-    [
-        ({"pair_column": "hypotheses"}, "there is no column 'hypotheses'"),
-        ({"pair_column": "premise", "text_column": "premise"}, "--pair-column names the column of the text"),
-        ({"pair_column": "label", "label_column": "label"}, "--label-column names the column of the pair"),
-    ],
-)
-def test_a_bad_column_is_named(files: dict[str, str], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as error:
-        read(write(tmp_path / "a.csv", rows(20)), **files)
-    assert message in str(error.value)
-
-
-def test_data_check_describes_both_columns(tmp_path: Path, capfd: Any) -> None:
-    path = write(tmp_path / "a.csv", rows(20))
-    assert main(["data", "check", "classify", "--train-file", str(path), "--pair-column", "hypothesis"]) == 0
-    assert (
-        "a.csv: text is column 'premise', pair is column 'hypothesis', label is column 'label'"
-        in capfd.readouterr().err
-    )
-
-
 # --- text and tokens ----------------------------------------------------------------------------------------
 
 
@@ -230,11 +207,6 @@ def test_segments_follow_from_the_ids() -> None:
 # --- trained, answered, explained ---------------------------------------------------------------------------
 
 
-def test_the_order_of_the_two_texts_matters(run: Run) -> None:
-    there, back = run.predict([("red dog", "cat"), ("cat", "red dog")])
-    assert there["probability"] != back["probability"]
-
-
 def test_every_form_of_a_pair_gets_one_answer(run: Run, trained: Path, tmp_path: Path, capfd: Any) -> None:
     answer = run.predict(("red dog", "there is red"))
     assert list(answer)[:3] == ["text", "pair", "label"]
@@ -306,19 +278,6 @@ def test_words_of_both_texts_are_weighed_and_the_separator_is_not(run: Run) -> N
     assert e["embedding.segment_ids"].tolist() == [0, 0, 0, 1, 1, 1]
 
 
-def test_a_resumed_run_and_a_run_of_seeds_read_pairs(tmp_path: Path, trained: Path) -> None:
-    path = write(tmp_path / "a.jsonl", rows(40))
-    files: dict[str, Any] = {"train_file": str(path), **PAIR, **TINY, "steps": 2}
-    best = glassformer.train("classify", out=tmp_path / "seeds", seeds=2, **files)
-    assert best is not None and best.predict(("red", "dog"))["label"] in ("yes", "no")
-    again = glassformer.resume(tmp_path / "seeds" / "seed-1")
-    assert again is not None and again.predict(("red", "dog"))["pair"] == "dog"
-    both = glassformer.load(tmp_path / "seeds" / "seed-1", tmp_path / "seeds" / "seed-2")
-    assert both.predict(("red", "dog"))["label"] in ("yes", "no")
-    scores = glassformer.load(trained).evaluate("valid")
-    assert scores["n"] == 8
-
-
 def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Path) -> None:
     run.export("onnx", tmp_path / "onnx")
     exported = glassformer.load(tmp_path / "onnx")
@@ -326,18 +285,22 @@ def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Pat
     for ours, theirs in zip(run.predict(pairs), exported.predict(pairs), strict=True):
         assert theirs["pair"] == ours["pair"] and theirs.get("truncated") == ours.get("truncated")
         assert theirs["probability"] == pytest.approx(ours["probability"], abs=1e-5)
+    assert [spec.trained for spec in exported.text_columns((None, None))] == ["premise", "hypothesis"]
+    assert "[3], and the ids of the second" in (tmp_path / "onnx" / "README.md").read_text("utf-8")
     tokenizers.Tokenizer.from_file(str(tmp_path / "onnx" / "tokenizer.json"))
     with pytest.raises(UsageError, match="hf holds one model, and this is an ensemble"):
         run.export("hf", tmp_path / "hf")
 
 
-def test_several_labels_of_a_pair(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", [(a, b, f"{c};odd" if i % 3 else c) for i, (a, b, c) in enumerate(rows(60))])
-    files: dict[str, Any] = {"train_file": str(path), **PAIR, **TINY, "steps": 2}
-    run = glassformer.train("multilabel", out=tmp_path / "run", **files)
+@pytest.mark.parametrize(("task", "answers"), [("multilabel", ("odd", "odd;even")), ("regress", ("1.5", "2"))])
+def test_other_heads_read_pairs(task: str, answers: tuple[str, str], tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", [(a, b, answers[i % 2]) for i, (a, b, _) in enumerate(rows(60))])
+    files: dict[str, Any] = {"train_file": str(path), "test_file": str(path), **PAIR, **TINY, "steps": 2}
+    run = glassformer.train(task, out=tmp_path / "run", **files)
     answer = run.predict(("red dog", "there is red"))
-    assert answer["pair"] == "there is red" and len(answer["probabilities"]) == 3
-    assert run.explain(("red", "dog"), label="odd").streams[0].words == [0, -1, 1]
+    assert (answer["text"], answer["pair"]) == ("red dog", "there is red")
+    assert run.explain(("red", "dog")).streams[0].words == [0, -1, 1]
+    assert "of what both share" in (tmp_path / "run" / "report.md").read_text("utf-8")
 
 
 def test_the_baseline_sees_what_both_texts_share() -> None:
@@ -347,16 +310,6 @@ def test_the_baseline_sees_what_both_texts_share() -> None:
     train, test = part(400, 0), part(200, 1)
     alone, both = (class_baselines(Known(*train, pairs), Known(*test, pairs)) for pairs in (False, True))
     assert both["tfidf_logistic"]["accuracy"] > 0.95 > 0.8 > alone["tfidf_logistic"]["accuracy"]
-
-
-def test_an_export_reads_pairs(tmp_path: Path) -> None:
-    files: dict[str, Any] = {"train_file": str(write(tmp_path / "a.csv", rows(40))), **PAIR, **TINY, "steps": 1}
-    run = glassformer.train("classify", out=tmp_path / "run", **files | {"text": {"ngrams": 0, "bigrams": 0}})
-    run.export("onnx", tmp_path / "onnx")
-    exported = glassformer.load(tmp_path / "onnx")
-    assert exported.predict(("red dog", "there is red"))["pair"] == "there is red"
-    assert [spec.trained for spec in exported.text_columns((None, None))] == ["premise", "hypothesis"]
-    assert "[3], and the ids of the second" in (tmp_path / "onnx" / "README.md").read_text("utf-8")
 
 
 def test_the_page_says_how_a_pair_is_written() -> None:

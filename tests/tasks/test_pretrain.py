@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.config import Config, ModelConfig, TextConfig, TrainConfig
+from glassformer.config import Config, DataConfig, FilesConfig, ModelConfig, TextConfig, TrainConfig
+from glassformer.data.check import check_data
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models import MaskedLanguageModel, TextClassifier
@@ -25,6 +27,7 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_checkpoint, step_folders
+from glassformer.tasks import TASKS
 from glassformer.tasks.pretrain import mask_tokens, without_previews
 from glassformer.training.finetune import PretrainedModel, check_compatible, copy_pretrained_weights, load_pretrained
 
@@ -157,16 +160,6 @@ def test_logits_of_what_is_wanted_are_those_of_all(tied: bool) -> None:
 # The task
 
 
-def test_a_batch_is_learnt_by_heart() -> None:
-    run = small("pretrain", n=12, max_tokens=256)
-    batch, state = run.batch(run.batches()[0]), run.new_state()
-    for module in state.model.modules():
-        if hasattr(module, "p"):
-            module.p = 0.0
-    losses = [run.update(state, [batch], 3e-3)[0] for _ in range(250)]
-    assert losses[0] > 0.5 and losses[-1] < 0.05
-
-
 def test_validation_hides_the_same_tokens_and_draws_nothing_from_training() -> None:
     run = small("pretrain")
     state, (task, context) = run.new_state(), (run.task, run.context)
@@ -241,17 +234,11 @@ def test_scores_compare_with_guessing_blindly(base: Path) -> None:
     [
         ("a.csv", "id,review,stars\n1,so good,5\n2,so bad,1\n3,so so,3\n"),
         ("a.csv", "what people said\nso good\nso bad\nso so\n"),
-        ("a.tsv", "id\ttext\n1\tso good\n2\tso bad\n3\tso so\n"),
         ("a.jsonl", '{"id": "1", "text": "so good"}\n{"text": "so bad", "id": "2"}\n{"id": "3", "text": "so so"}\n'),
         ("a.txt", "so good\n\nso bad\r\n   \nso so"),
     ],
 )
 def test_texts_alone_are_read_from_anything(tmp_path: Path, name: str, content: str) -> None:
-    from glassformer.config import DataConfig, FilesConfig
-    from glassformer.data.check import check_data
-    from glassformer.data.datasets.local_files import load_text_data
-    from glassformer.tasks import TASKS
-
     (tmp_path / name).write_text(content, encoding="utf-8", newline="")
     (tmp_path / "folder" / "below").mkdir(parents=True)
     (tmp_path / "folder" / "b.txt").write_text("so bad\nso so\n", encoding="utf-8")
@@ -288,18 +275,7 @@ def test_a_classifier_begins_with_the_weights_of_its_base(base: Path, tmp_path: 
     assert "fine-tuned with Glassformer from the weights of" in (run / "report.md").read_text(encoding="utf-8")
 
 
-def test_pretraining_helps_where_labels_are_few(base: Path, tmp_path: Path) -> None:
-    """Six texts show half of the forty words; the others are known from pretraining alone."""
-    own = {"train_file": table(tmp_path / "six.csv", 6, seed=5), "steps": 40, "snapshots": False}
-    begun = tune(base, tmp_path, "begun", **own)
-    alone = tune(base, tmp_path, "alone", **own, init_from=None, model=TINY["model"], ngrams=0)
-    first, second = (RunFolder(run).read_evaluation() for run in (begun, alone))
-    assert first and second
-    losses = [evaluation.value("log_loss") or 9.0 for evaluation in (first, second)]
-    assert losses[0] < 0.6 * losses[1] and (first.value("accuracy") or 0.0) >= 0.97, losses
-
-
-def test_it_can_be_used_without_its_base_and_resumed_with_a_checkpoint(base: Path, tmp_path: Path) -> None:
+def test_a_run_needs_its_base_until_there_is_a_checkpoint_and_then_only_the_same(base: Path, tmp_path: Path) -> None:
     away = tmp_path / "away"
     shutil.copytree(base, away)
     whole = tune(away, tmp_path, "whole", save_every=4)
@@ -308,43 +284,24 @@ def test_it_can_be_used_without_its_base_and_resumed_with_a_checkpoint(base: Pat
     class Stop(Exception):
         pass
 
-    def stop(report: Any) -> None:
-        if report.step == 6:
+    def stop(report: Any, at: int) -> None:
+        if report.step == at:
             raise Stop
 
-    with pytest.raises(Stop):
-        tune(away, tmp_path, "cut", save_every=4, on_step=stop)
+    for name, at in (("cut", 6), ("begun", 1), ("changed", 1)):
+        with pytest.raises(Stop):
+            tune(away, tmp_path, name, save_every=4, on_step=partial(stop, at=at))
+        if at == 1:
+            shutil.rmtree(tmp_path / name / "checkpoints" / "step-00000000")  # as where the disk was full
+    glassformer.resume(tmp_path / "begun")
     shutil.rmtree(away)
     assert glassformer.load(whole).predict("suna sunb")["label"] in ("dry", "wet")
     glassformer.resume(tmp_path / "cut")
-    found = weights_of(tmp_path / "cut")
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-
-
-def test_a_run_without_a_checkpoint_reads_its_base_again_and_only_the_same(base: Path, tmp_path: Path) -> None:
-    away = tmp_path / "away"
-    shutil.copytree(base, away)
-    expected = weights_of(tune(away, tmp_path, "whole"))
-
-    class Stop(Exception):
-        pass
-
-    def stop(report: Any) -> None:
-        raise Stop
-
-    for name in ("cut", "changed"):
-        with pytest.raises(Stop):
-            tune(away, tmp_path, name, on_step=stop)
-        [begun] = (tmp_path / name / "checkpoints").glob("step-*")
-        assert begun.name == "step-00000000"
-        shutil.rmtree(begun)  # as where the disk was full
-    glassformer.resume(tmp_path / "cut")
-    found = weights_of(tmp_path / "cut")
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    shutil.rmtree(away)
+    for found in (weights_of(tmp_path / name) for name in ("begun", "cut")):
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
     with pytest.raises(CheckpointError, match="holds no trained model"):
         glassformer.resume(tmp_path / "changed")
-    shutil.copytree(tmp_path / "whole", away)
+    shutil.copytree(whole, away)
     with pytest.raises(CheckpointError, match="have changed since"):
         glassformer.resume(tmp_path / "changed")
 
@@ -357,25 +314,26 @@ def test_an_ensemble_begins_from_one_model(base: Path, tmp_path: Path) -> None:
     assert not torch.equal(start["members.0.head.weight"], start["members.1.head.weight"])
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
+@for_each(
+    ("section", "name", "value", "needed"),
     [
-        ({"model": {"d_model": 64}}, "model.d_model must be 32, as in .*; got 64"),
-        ({"model": {"n_layers": 2}}, "model.n_layers must be 1, as in .*; got 2"),
-        ({"model": {"n_heads": 4}}, "model.n_heads must be 2, as in .*; got 4"),
-        ({"model": {"activation": "gelu"}}, "model.activation must be relu, as in .*; got gelu"),
-        ({"tokenizer": "char"}, "text.tokenizer must be word, as in .*; got char"),
-        ({"vocab_size": 30}, "text.vocab_size must be 20000, as in .*; got 30"),
-        ({"ngrams": 100}, "text.ngrams must be 0, as in .*; got 100"),
+        ("model", "d_model", 64, "32"),
+        ("model", "n_layers", 2, "1"),
+        ("model", "n_heads", 4, "2"),
+        ("model", "activation", "gelu", "relu"),
+        ("model", "positions", "learned", "sinusoidal"),
+        ("text", "tokenizer", "char", "word"),
+        ("text", "vocab_size", 30, "20000"),
+        ("text", "ngrams", 100, "0"),
     ],
-    ids=str,
 )
-def test_what_does_not_fit_is_told_by_its_setting(
-    base: Path, tmp_path: Path, given: dict[str, Any], message: str
+def test_what_does_not_fit_is_named_by_its_setting(
+    section: str, name: str, value: Any, needed: str, base: Path
 ) -> None:
-    with pytest.raises(UsageError, match=message):
-        tune(base, tmp_path, "run", **given)
-    assert not (tmp_path / "run").exists()
+    known = load_pretrained(str(base))
+    changed = {section: replace(getattr(known.config, section), **{name: value})}
+    with pytest.raises(UsageError, match=rf"{section}\.{name} must be {needed}, as in .*; got {value}"):
+        check_compatible(replace(known.config, task="classify", **changed), known)
 
 
 def test_flags_are_laid_over_what_is_taken_over(base: Path, tmp_path: Path, capsys) -> None:
@@ -399,23 +357,12 @@ def test_what_may_differ_does(base: Path, tmp_path: Path) -> None:
 
 
 def test_learned_positions_bind_the_longest_text(base: Path) -> None:
-    plain, text = (
-        load_pretrained(str(base)),
-        TextConfig(tokenizer="word", vocab_size=20000, lowercase=True, ngrams=0, max_len=300),
-    )
+    plain = load_pretrained(str(base))
     learned = replace(plain, config=replace(plain.config, model=replace(plain.config.model, positions="learned")))
-    for known, refused in ((plain, False), (learned, True)):
-        config = Config(task="classify", model=known.config.model, text=text)
-        if refused:
-            with pytest.raises(UsageError, match=r"text\.max_len must be"):
-                check_compatible(config, known)
-        else:
-            check_compatible(config, known)
-
-
-def test_a_folder_without_a_model_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="holds no trained model"):
-        tune(tmp_path / "nowhere", tmp_path, "run")
+    longer = [replace(each.config, text=replace(each.config.text, max_len=300)) for each in (plain, learned)]
+    check_compatible(longer[0], plain)
+    with pytest.raises(UsageError, match=r"text\.max_len must be"):
+        check_compatible(longer[1], learned)
 
 
 def test_a_model_that_shares_nothing_is_told() -> None:
@@ -425,21 +372,12 @@ def test_a_model_that_shares_nothing_is_told() -> None:
         copy_pretrained_weights(nn.Linear(2, 2), other)
 
 
-def test_a_language_model_goes_on_on_other_text_and_a_translator_keeps_its_encoder(
-    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    book, other = tmp_path / "book.txt", tmp_path / "other.txt"
-    book.write_text("the cat sat on the mat. " * 80, encoding="utf-8")
-    other.write_text("the dog sat on the log. " * 80, encoding="utf-8")
-    glassformer.train("lm", out=tmp_path / "first", train_file=book, steps=4, **TINY)
+def test_a_translator_keeps_its_encoder(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.txt"
+    path.write_text("".join(f"suna sunb {i}\n" for i in range(50)), encoding="utf-8")
+    files = dict.fromkeys(("src_file", "tgt_file", "valid_src_file", "valid_tgt_file"), path)
     tiny = {key: value for key, value in TINY.items() if key != "model"}
-    glassformer.train("lm", out=tmp_path / "second", train_file=other, init_from=tmp_path / "first", steps=4, **tiny)
-    printed = capsys.readouterr().err
-    assert re.search(r"initialised from \S+first: (\d+) of \1 tensors, [0-9,]+ weights\n", printed), printed
-    (tmp_path / "s.txt").write_text("".join(f"suna sunb {i}\n" for i in range(50)), encoding="utf-8")
-    pairs = {"src_file": tmp_path / "s.txt", "tgt_file": tmp_path / "s.txt", "limit": 20}
-    pairs["valid_src_file"] = pairs["valid_tgt_file"] = tmp_path / "s.txt"
-    glassformer.train("translate", out=tmp_path / "third", init_from=base, steps=2, **pairs, **tiny)
+    glassformer.train("translate", out=tmp_path / "run", init_from=base, steps=2, limit=20, **files, **tiny)
     printed = capsys.readouterr().err
     assert "initialised from" in printed and "new: tgt_embedding.weight, decoder." in printed
 

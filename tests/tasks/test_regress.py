@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,17 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 from tests.helpers.exports import run_of
 from tests.helpers.for_each import for_each
+from tests.helpers.reading import read, table
 from tests.helpers.small import small
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.data.datasets.numbers import mean_and_sd, why_no_number
-from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.data.datasets.labels import mean_and_sd, why_no_number
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.baselines import Known, number_baselines
 from glassformer.evaluate.scores import number_scores
 from glassformer.evaluate.scoring import paired
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.interop.exported import load_exported
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
 from glassformer.run import Run
 from glassformer.tasks.encoder import Regress
@@ -96,31 +97,15 @@ def test_what_a_number_is(cell: str, message: str) -> None:
     assert (message in why_no_number(cell)) and bool(why_no_number(cell)) == bool(message)
 
 
-@for_each("bad", ["1,5", "n/a", '"four"', "NaN", "true"])
-def test_a_bad_number_is_named_with_its_line(bad: str, tmp_path: Path, capfd: Any) -> None:
-    path = write(tmp_path / "a.jsonl", rows(40, 0))
-    bad = bad if bad.startswith(('"', "N", "t")) else json.dumps(bad)
-    path.write_text(path.read_text("utf-8") + f'{{"text": "a", "stars": {bad}}}\n', encoding="utf-8")
-    assert main(["train", "regress", "--train-file", str(path), "--out", str(tmp_path / "run")]) == DataError.exit_code
-    assert f"{path}:41: " in (err := capfd.readouterr().err) and "is not a number" in err
+@for_each("bad", ['"1,5"', '"n/a"', "NaN", "true"])
+def test_a_bad_number_is_named_with_its_line(bad: str, tmp_path: Path) -> None:
+    lines = [*map(json.dumps, rows(40, 0)), f'{{"text": "a", "stars": {bad}}}']
+    assert re.search(r"a\.jsonl:41: .* is not a number", read(tmp_path, "\n".join(lines), "a.jsonl", "regress").message)
 
 
-def test_equal_numbers_are_refused(tmp_path: Path, capfd: Any) -> None:
-    path = write(tmp_path / "a.csv", [{"text": f"a {i}", "stars": 3} for i in range(20)])
-    assert main(["train", "regress", "--train-file", str(path), "--out", str(tmp_path / "r")]) == DataError.exit_code
-    assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().err
-    assert main(["data", "check", "regress", "--train-file", str(path)]) == DataError.exit_code
-    assert "numbers are 3, so there is nothing to learn" in capfd.readouterr().out
-
-
-def test_a_column_of_numbers_is_named_or_has_a_usual_name(tmp_path: Path, capfd: Any) -> None:
-    lines = ["id,words,n,kind", *(f"{i},some words {i},{i * i % 7}.5,{'xy'[i % 2]}" for i in range(1, 30))]
-    (tmp_path / "a.csv").write_text("\n".join(lines), encoding="utf-8")
-    check = ["data", "check", "regress", "--train-file", str(tmp_path / "a.csv"), "--label-column", "n"]
-    assert main(check) == UsageError.exit_code
-    assert "no column that is known to hold the text" in capfd.readouterr().err
-    assert main([*check, "--text-column", "words"]) == 0
-    assert "number is column 'n'" in capfd.readouterr().err
+def test_equal_numbers_are_refused(tmp_path: Path) -> None:
+    content = table([(f"a {i}", "3") for i in range(20)], ("text", "stars"))
+    assert "numbers are 3, so there is nothing to learn" in read(tmp_path, content, task="regress").message
 
 
 def test_scores_are_those_of_scikit_learn_and_scipy() -> None:
@@ -218,8 +203,8 @@ def test_settings_of_classes_are_refused(flags: list[str], capfd: Any) -> None:
 
 
 def test_a_table_gets_a_column_of_numbers(trained: Path, tmp_path: Path) -> None:
-    table = write(tmp_path / "in.csv", rows(20, 3))
-    assert main(["predict-table", str(trained), str(table), str(tmp_path / "out.jsonl")]) == 0
+    path = write(tmp_path / "in.csv", rows(20, 3))
+    assert main(["predict-table", str(trained), str(path), str(tmp_path / "out.jsonl")]) == 0
     found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text("utf-8").splitlines()]
     assert len(found) == 20 and all(isinstance(row["number"], float) for row in found)
 
@@ -231,11 +216,6 @@ def test_two_runs_are_compared_by_absolute_errors() -> None:
     )
     test = paired(Regress.report.scoring({}), *answers)
     assert test["metric"] == "mae" and test["difference"] == pytest.approx(1 / 3 - 5 / 3)
-
-
-def test_the_doctor_stops_at_no_sound_run(trained: Path, capfd: Any) -> None:
-    assert main(["doctor", str(trained), "--examine"]) == 0
-    assert "STOP" not in "".join(capfd.readouterr())
 
 
 @for_each("value", [{"mean": 1.0}, {"mean": 1.0, "sd": 0.0}, {"mean": 1.0, "sd": -1.0}])
@@ -268,25 +248,6 @@ def test_an_explanation_is_in_the_units_of_the_numbers(members: int) -> None:
     assert edited.answer_after is not None and "without edits" in edited.answer["detail"]
 
 
-@pytest.mark.parametrize("members", [1, 2])
-def test_an_export_gives_the_same_numbers(members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    run = run_of("regress", monkeypatch, ensemble_size=members)
-    result = run.export("onnx", tmp_path / "out")
-    assert result.facts.check is not None and result.facts.check["equal_answers"] == 1.0
-    texts = ["a good", "", "good good b"]
-    theirs = [answer["number"] for answer in load_exported(tmp_path / "out").predict(texts)]
-    assert theirs == pytest.approx([answer["number"] for answer in run.predict(texts)], abs=1e-4)
-    with pytest.raises(UsageError, match="is for classifiers"):
-        load_exported(tmp_path / "out").predict("a", calibrated=True)
-
-
-def test_other_targets_hold_no_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for target in ("ctranslate2", "hf"):
-        with pytest.raises(UsageError, match=f"{target} holds no regressor"):
-            run_of("regress", monkeypatch).export(target, tmp_path / "out")  # pyright: ignore[reportArgumentType]
-
-
 def test_a_head_is_brought_to_another_scale() -> None:
     weights = {"head.weight": torch.tensor([[2.0]]), "head.bias": torch.tensor([1.0]), "other": torch.tensor([3.0])}
     scaled = in_scale(weights, Decision(mean=10.0, sd=4.0), Decision(mean=20.0, sd=2.0))
@@ -307,38 +268,13 @@ def test_starts_from_other_runs(trained: Path, tmp_path: Path) -> None:
     assert glassformer.load(tmp_path / "next", precision="fp32").predict("good great a")["number"] == pytest.approx(
         first, rel=1e-2
     )
-    table = tmp_path / "c.csv"
-    table.write_text("text,label\n" + "".join(f"{w} {i},{w}\n" for i in range(20) for w in ("good", "bad")), "utf-8")
-    classes = glassformer.train("classify", out=tmp_path / "classes", train_file=table, **begun)
+    path = tmp_path / "c.csv"
+    path.write_text("text,label\n" + "".join(f"{w} {i},{w}\n" for i in range(20) for w in ("good", "bad")), "utf-8")
+    classes = glassformer.train("classify", out=tmp_path / "classes", train_file=path, **begun)
     assert isinstance(classes, Run)
     models = [members_of(one.model)[0] for one in (classes, glassformer.load(trained))]
     heads = [dict(model.named_parameters())["head.weight"] for model in models]
     assert heads[0].shape == heads[1].shape and not torch.allclose(heads[0], heads[1], atol=1e-3)
-
-
-def test_seeds_are_averaged(trained: Path, tmp_path: Path) -> None:
-    files = {"train_file": trained.parent / "a.jsonl", "test_file": trained.parent / "t.csv", "label_column": "stars"}
-    glassformer.train("regress", out=tmp_path / "seeds", seeds=2, **files, **{**TINY, "epochs": 2})
-    assert json.loads((tmp_path / "seeds" / "report.json").read_text("utf-8"))["ensemble"]["metric"] == "mae"
-    assert "number" in glassformer.load(tmp_path / "seeds").predict("good")
-
-
-def test_a_number_of_a_pair_of_texts(tmp_path: Path) -> None:
-    """How alike two texts are; the same from an export, and from a baseline that knows both."""
-    alike = [{"one": f"a {i % 7} b", "two": f"c {i % 5} d", "score": float(i % 7 == i % 5)} for i in range(70)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in alike), encoding="utf-8")
-    names = {"text_column": "one", "pair_column": "two", "label_column": "score"}
-    files = {"train_file": tmp_path / "a.jsonl", "test_file": tmp_path / "a.jsonl"}
-    run = glassformer.train("regress", out=tmp_path / "run", **files, **names, **TINY)
-    answer = run.predict(("a 1 b", "c 1 d"))
-    assert (answer["text"], answer["pair"]) == ("a 1 b", "c 1 d")
-    assert isinstance(run.predict([("a 1 b", "c 1 d"), ("a 1 b", "c 2 d")])[1]["number"], float)
-    evaluation = json.loads((tmp_path / "run" / "evaluation.json").read_text(encoding="utf-8"))
-    assert "of what both share" in evaluation["baselines"]["tfidf_ridge"]["settings"]
-    pytest.importorskip("onnxruntime")
-    run.export("onnx", tmp_path / "onnx")
-    exported = glassformer.load(tmp_path / "onnx").predict(("a 1 b", "c 1 d"))
-    assert exported["number"] == pytest.approx(answer["number"], abs=0.05), "the run may compute in bf16"
 
 
 def test_an_edit_prints_the_numbers_and_no_table_of_logits(trained: Path, capfd: Any) -> None:

@@ -23,7 +23,6 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.scores import tag_counts
 from glassformer.evaluate.scoring import f1
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.interop.exported import load_exported
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.run import Run
 from glassformer.tasks.encoder import Tag, places_and_tags
@@ -114,8 +113,6 @@ def test_a_table_and_lines_are_answered(trained: Path, tmp_path: Path, capfd: An
         assert main(["predict-table", str(trained), *table]) == 0
     row = json.loads((tmp_path / "b.jsonl").read_text("utf-8"))
     assert row["words"] == ["n1", "goes", "to", "oslo"] and len(row["tags"]) == 4
-    for option in (["--calibrated"], ["--min-probability", "0.5"]):
-        assert main(["predict", str(trained), "n1 goes", *option]) == UsageError.exit_code
 
 
 def test_words_beyond_the_longest_text_are_outside_and_counted(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,47 +212,6 @@ def test_the_tag_of_a_word_is_learned_and_kept(trained: Path, tmp_path: Path, ca
     assert main(["explain", str(trained), "n1 goes to rome", "--label", "4", "--json"]) == 0
     labels = json.loads(capfd.readouterr().out)["manifest"]["labels"]
     assert labels["shown"] == 3 and labels["each"][3]["threshold"] is None
-
-
-@pytest.mark.parametrize("members", [1, 2])
-def test_an_export_gives_the_same_tags(members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    run = run_of("tag", monkeypatch, ensemble_size=members)
-    result = run.export("onnx", tmp_path / "out")
-    assert result.facts.check is not None and result.facts.check["equal_answers"] == 1.0
-    texts = ["a good,b", "", "good " * 40]
-    model = load_exported(tmp_path / "out")
-    for ours, theirs in zip(run.predict(texts), model.predict(texts), strict=True):
-        shares = [[span.pop("probability") for span in answer["spans"]] for answer in (ours, theirs)]
-        assert ours == theirs and shares[0] == pytest.approx(shares[1], abs=1e-5)
-    assert answer_lines(model.predict("a good")) == answer_lines(run.predict("a good"))
-    with pytest.raises(UsageError, match="ctranslate2 holds no tagger"):
-        run.export("ctranslate2", tmp_path / "other")
-
-
-def test_a_run_whose_model_is_lost_is_finished_again(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained, tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "model")
-    for name in ("evaluation.json", "report.md"):
-        (tmp_path / "run" / name).unlink()
-    again, first = glassformer.resume(tmp_path / "run"), glassformer.load(trained)
-    assert isinstance(again, Run)
-    weights = zip(again.model.parameters(), first.model.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in weights)
-
-
-def test_seeds_an_ensemble_and_a_start_from_another(trained: Path, tmp_path: Path) -> None:
-    files = {"train_file": trained.parent / "a.conll", "test_file": trained.parent / "t.conll"}
-    few = {**TINY, "steps": 4}
-    glassformer.train("tag", out=tmp_path / "seeds", seeds=2, **files, **few)
-    assert (tmp_path / "seeds" / "ensemble.json").exists()
-    assert len(glassformer.load(tmp_path / "seeds").predict("n1 goes to oslo")["tags"]) == 4
-    begun = {name: value for name, value in few.items() if name not in ("model", "text")}
-    begun |= {"init_from": str(trained)}
-    run = glassformer.train("tag", out=tmp_path / "next", **files, **begun)
-    assert isinstance(run, Run)
-    scores = glassformer.load(trained, tmp_path / "next").evaluate()
-    assert len(scores["joined"]) == 2
 
 
 def test_a_folder_with_one_tag_is_damaged(trained: Path, tmp_path: Path) -> None:

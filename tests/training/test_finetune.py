@@ -16,7 +16,7 @@ from tests.interop.test_import_refusals import folder_of, put
 import glassformer
 from glassformer.errors import UsageError
 from glassformer.interop import transfer
-from glassformer.tasks.probe import fit_layer
+from glassformer.tasks.heads import fit_layer
 from glassformer.tasks.settings import suggest_from_pretrained
 
 SIZED = {name: value for name, value in SMALL.items() if name not in ("model", "text")} | {"ensemble_size": 1}

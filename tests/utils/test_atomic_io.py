@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.helpers.crashing import Crash, CrashingDisk, WatchedDisk, every_crash
+from tests.helpers.crashing import WatchedDisk, every_crash
 
 from glassformer.errors import ResourceError
 from glassformer.utils import atomic_io, safe_read
@@ -124,15 +124,10 @@ def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
     assert (precious / "a").exists()
 
 
-def test_json_round_trip(tmp_path: Path) -> None:
-    value = {"text": "日本", "numbers": [1, 2.5, None], "nested": {"a": True}}
-    atomic_io.write_json(tmp_path / "a.json", value)
-    assert safe_read.read_json(tmp_path / "a.json") == value
-
-
 def test_json_has_no_nan(tmp_path: Path) -> None:
-    atomic_io.write_json(tmp_path / "a.json", {"x": [math.nan, (math.inf, 1.0)]})
-    assert json.loads((tmp_path / "a.json").read_text("utf-8")) == {"x": [None, [None, 1.0]]}
+    value = {"text": "日本", "numbers": [1, 2.5, None], "nested": {"a": True}}
+    atomic_io.write_json(tmp_path / "a.json", value | {"x": [math.nan, (math.inf, 1.0)]})
+    assert safe_read.read_json(tmp_path / "a.json") == value | {"x": [None, [None, 1.0]]}
 
 
 def test_sha256_of_a_file(tmp_path: Path) -> None:
@@ -140,13 +135,6 @@ def test_sha256_of_a_file(tmp_path: Path) -> None:
     known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
     assert atomic_io.sha256_file(tmp_path / "a") == known
     assert atomic_io.write_durably(tmp_path / "b", [b"a", memoryview(b"bc")]) == known
-
-
-def test_the_crashing_disk_does_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    CrashingDisk(alive=2).install(monkeypatch)
-    with pytest.raises(Crash):
-        atomic_io.atomic_write_text(tmp_path / "a", "x")
-    assert not (tmp_path / "a").exists()
 
 
 def test_a_json_line_is_one_line_for_every_reader() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import json
 import logging
 import sys
 from collections.abc import Iterator
@@ -101,10 +100,3 @@ def test_a_dumb_or_missing_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPa
 def test_tables_align_wide_and_combining_characters() -> None:
     table = console.plain_table(("a", "b"), [("日本", 1), ("e\u0301", 22)])
     assert table == "a     b\n----  --\n日本  1\ne\u0301     22"
-
-
-def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
-    console.write_json({"a": float("nan"), "b": [1.5, float("inf")], "c": {"ü": (1, True, None)}})
-    out = capsys.readouterr().out
-    assert out == '{"a": null, "b": [1.5, null], "c": {"ü": [1, true, null]}}\n'
-    assert json.loads(out)["c"]["ü"] == [1, True, None]

@@ -56,19 +56,11 @@ def test_others_keep_their_cores(machine: Machine, cores: int, most: int, others
 
 
 def test_it_takes_its_threads_back_and_does_not_go_to_and_fro(machine: Machine) -> None:
-    chosen = Threads(2, 2)
-    seen = []
-    for others in (0.0, 0.6, 0.4, 0.3, 0.1, 0.4, 0.3, 0.6):
-        machine.passes(others)
+    chosen, seen = Threads(2, 2), []
+    for others, seconds in [*((x, 1.0) for x in (0.0, 0.6, 0.4, 0.3, 0.1, 0.4, 0.3)), (2.0, 0.5), (2.0, 0.5)]:
+        machine.passes(others, seconds=seconds)
         seen.append(chosen.adjust())
-    assert seen == [2, 1, 1, 1, 2, 2, 2, 1] and machine.threads == 1
-
-
-def test_it_looks_once_a_second(machine: Machine) -> None:
-    chosen = Threads(2, 2)
-    for expected in (2, 1):
-        machine.passes(2.0, seconds=0.5)
-        assert chosen.adjust() == expected
+    assert seen == [2, 1, 1, 1, 2, 2, 2, 2, 1] and machine.threads == 1, "it looks once a second"
 
 
 def test_this_process_is_not_another() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,20 +14,21 @@ from glassformer.runs.records import StepMetrics
 from glassformer.utils import safe_read
 
 
-@pytest.mark.parametrize("kind", ["a folder", "a pipe", "nothing", "a device", "a dangling link", "a link to itself"])
-def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        Path.mkdir,
+        os.mkfifo,
+        lambda path: None,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.symlink_to("nowhere"),
+        lambda path: path.symlink_to(path),
+    ],
+    ids=["a folder", "a pipe", "nothing", "a device", "a dangling link", "a link to itself"],
+)
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, make: Callable[[Path], None]) -> None:
     path = tmp_path / "x.json"
-    match kind:
-        case "a folder":
-            path.mkdir()
-        case "a pipe":
-            os.mkfifo(path)
-        case "a device":
-            path.symlink_to("/dev/zero")
-        case "a dangling link":
-            path.symlink_to(tmp_path / "nowhere")
-        case "a link to itself":
-            path.symlink_to(path)
+    make(path)
     for read in (safe_read.read_json, safe_read.read_toml, safe_read.read_text, safe_read.sha256_regular):
         with pytest.raises(CheckpointError, match=r"x\.json"):
             read(path)
@@ -34,14 +36,10 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path: Path, kind: str) -> Non
         safe_read.check_regular(path, 10)
 
 
-def test_a_link_to_a_regular_file_is_read(tmp_path: Path) -> None:
+def test_a_link_to_a_regular_file_is_read_and_a_sparse_file_is_not(tmp_path: Path) -> None:
     (tmp_path / "a").write_text('{"x": 1}', "utf-8")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     assert safe_read.read_json_object(tmp_path / "b") == {"x": 1}
-
-
-def test_a_sparse_file_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "a").touch()
     os.truncate(tmp_path / "a", 20 << 30)
     with pytest.raises(CheckpointError, match="at most"):
         safe_read.read_json(tmp_path / "a")
@@ -80,10 +78,7 @@ def test_toml_with_dots_in_its_strings_is_read(tmp_path: Path) -> None:
 def test_json_that_no_version_wrote(data: bytes) -> None:
     with pytest.raises(CheckpointError):
         safe_read.from_json(dict, data, "x")
-
-
-def test_a_pair_of_surrogates_is_a_character() -> None:
-    assert safe_read.from_json(str, b'"\\ud83d\\ude00"', "x") == "😀"
+    assert safe_read.from_json(str, b'"\\ud83d\\ude00"', "x") == "😀", "a pair of surrogates is a character"
 
 
 def test_a_record_names_the_field_that_is_wrong() -> None:

@@ -20,8 +20,7 @@ from typing import Any
 from glassformer.config import FilesConfig
 from glassformer.data.datasets.columns import Columns, ColumnSpecs, below_header, open_table, row_values
 from glassformer.data.datasets.tables import read_rows
-from glassformer.data.diagnostics import Diagnostics, encoding_issue
-from glassformer.data.sources import suffix_of, unreadable
+from glassformer.data.diagnostics import Diagnostics, encoding_issue, suffix_of, unreadable
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import json_line
 

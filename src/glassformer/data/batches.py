@@ -137,13 +137,13 @@ def shuffled_windows(n: int, max_len: int, train: TrainConfig, epoch: int) -> Ba
     return _rows(np.stack([start, stop, start + 1], axis=1), train.batch_size or max(1, train.max_tokens // max_len))
 
 
-def overlapping_windows(n: int, max_len: int, max_tokens: int, stride: int | None = None) -> BatchPlan:
-    """Return windows of `max_len` over `n` tokens in reading order, `stride` apart (default: half of `max_len`).
+def overlapping_windows(n: int, max_len: int, max_tokens: int) -> BatchPlan:
+    """Return windows of `max_len` over `n` tokens in reading order, half of `max_len` apart.
 
-    Every token outside the first window is predicted with at least max_len - stride tokens of context; the last
+    Every token outside the first window is predicted with at least half of `max_len` tokens of context; the last
     window is moved back so that it is full.
     """
-    stride = min(stride or max(1, max_len // 2), max_len)
+    stride = max(1, max_len // 2)
     first_stop = min(max_len, n - 1)
     which = np.arange(1 + -(-(n - 1 - first_stop) // stride))
     stop = np.minimum(first_stop + which * stride, n - 1)

@@ -12,7 +12,7 @@ from typing import Any
 from platformdirs import user_cache_path
 
 from glassformer.config import DataConfig
-from glassformer.data.sources import open_source
+from glassformer.data.diagnostics import open_source
 from glassformer.errors import DataError
 
 logger = logging.getLogger(__name__)

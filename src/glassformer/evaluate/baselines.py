@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
-from glassformer.data.datasets.numbers import mean_and_sd
+from glassformer.data.datasets.labels import mean_and_sd
 from glassformer.evaluate import scores
 from glassformer.evaluate.scores import Labels, Sentences, best_threshold
 from glassformer.text.ngrams import mostly_unspaced

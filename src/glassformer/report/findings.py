@@ -1,6 +1,6 @@
 """What stands out in a run, and what to try: the table of findings, each a function of test, sentence and advice.
 
-Those of the data are in `data/findings.py`: they are tested once, before the first step, and read back here. `LOG` and
+Those of the data are in `data/check.py`: they are tested once, before the first step, and read back here. `LOG` and
 `SCORES` are tested whenever a run is looked at. The report and the model card quote those of the data and of the
 scores, `doctor` prints all. A rule yields findings, or raises `NotMade` where the record lacks what it needs; none
 loads a model. The limits stand beside each other below; those of logged numbers lie between what sound and sick runs
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from glassformer.data.check import FEW
 from glassformer.data.diagnostics import Finding
-from glassformer.data.findings import FEW
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import RunFolder
 from glassformer.utils.formatting import counted

@@ -4,7 +4,7 @@ Nothing here trains, scores or tells; a run that was cut short lacks files, and 
 folder inside it is sealed is `sealed_folder.py`'s business, what a value means `records.py`'s. It imports no torch.
 
 Several runs that differ in their seed alone are in one folder, each a run folder like any other; what is said of
-them together is `report/seeds.py`'s, and training them `training/trainer.py`'s.
+them together is `report/compare.py`'s, and training them `training/trainer.py`'s.
 
 One process trains into a folder: it holds a lock on the file `.lock`. The kernel holds it, so it ends with the process
 that took it: what a killed process leaves locks nothing, and neither does the copy of a folder. A forked process does

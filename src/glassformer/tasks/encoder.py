@@ -31,8 +31,7 @@ from glassformer.models.ensemble import evaluation_mode, members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.runs.records import JsonObject
 from glassformer.tasks.base import Task, register
-from glassformer.tasks.heads import HEADS, Head, Known, count_tags, scale_of
-from glassformer.tasks.probe import fit_layer
+from glassformer.tasks.heads import HEADS, Head, Known, count_tags, fit_layer, scale_of
 from glassformer.tasks.settings import suggest_for_texts, suggest_for_words
 from glassformer.text.answers import cut_message, encoder_answer
 from glassformer.text.pairs import PairTokenizer, split_pairs

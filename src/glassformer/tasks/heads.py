@@ -1,12 +1,15 @@
 """The heads of an encoder, as data: classes, several labels, a number, a tag for each word, or the vector itself.
 
 `tasks/encoder.py` is the one task that has a head; everything in which its kinds differ is here. A new kind is a head,
-mostly `replace` of one of these, and `register(EncoderTask.of(head))`.
+mostly `replace` of one of these, and `register(EncoderTask.of(head))`. A head that is new to a pretrained encoder
+starts from a linear probe, and not from random weights, whose large first gradients would distort what the encoder has
+learned (Kumar et al. 2022, "Fine-Tuning can Distort Pretrained Features and Underperform Out-of-Distribution").
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,12 +20,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glassformer.data.datasets.columns import LABEL, LABELS, NUMBER, TEXT, ColumnSpec
-from glassformer.data.datasets.labels import labels_of, normalised_label
-from glassformer.data.datasets.numbers import mean_and_sd, why_no_number
+from glassformer.data.datasets.labels import labels_of, mean_and_sd, normalised_label, why_no_number
 from glassformer.data.datasets.tagged import TAGS, WORDS
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.data.splits import Split
@@ -35,7 +37,6 @@ from glassformer.models.encoder_models import TextClassifier, TextEmbedder, Toke
 from glassformer.nn.cross_entropy import cross_entropy_sum
 from glassformer.runs.records import Evaluation
 from glassformer.tasks.base import HASHED_NGRAMS, OF_LABELS, PARALLEL_FILES, SEVERAL_LABELS
-from glassformer.tasks.probe import prior_logits
 from glassformer.tasks.reporting import TaskReport
 from glassformer.text.answers import Decision
 from glassformer.text.words import are_plain, spans_of, tag_names
@@ -457,3 +458,74 @@ EMBED = Head(
     probabilities=lambda vectors, decision: vectors.numpy(),
 )
 HEADS = CLASSIFY, MULTILABEL, REGRESS, TAG, EMBED
+
+
+# --- a probe: a linear layer fitted to the vectors of a pretrained encoder ------------------------------------------
+
+
+PENALTIES = 0.001, 0.003, 0.01, 0.03, 0.1
+"""Inverse strengths of the L2 penalty to choose from, for vectors whose features have a mean square of 1."""
+FOLDS, ONE_FOLD_FROM = 5, 2000
+"""The strength is chosen on held-out fifths of the training texts: all five, or from so many texts on the first."""
+
+Layer = tuple[Float[np.ndarray, "O P"], Float[np.ndarray, " O"]]
+"""Weight and bias."""
+
+
+def fit_layer(vectors: Float[np.ndarray, "N P"], truth: np.ndarray) -> Layer:
+    """Return a linear model of pooled vectors: a ridge of numbers, a logistic regression of classes, (N,).
+
+    Of two classes it has the logit of the second. Of several labels (N, L), some of which all texts may have, it is one
+    for each, with the penalty of the label that most texts have.
+    """
+    x, unscaled = _scaled(vectors)
+    if truth.ndim == 1:
+        return unscaled(_fitted(x, truth, _penalty(x, truth)))
+    weight, bias = np.zeros((truth.shape[1], vectors.shape[1])), prior_logits(truth)
+    if mixed := [k for k in range(truth.shape[1]) if 0 < truth[:, k].sum() < len(truth)]:
+        penalty = _penalty(x, truth[:, max(mixed, key=lambda k: truth[:, k].sum())].astype(np.int64))
+        for k in mixed:
+            weight[k : k + 1], bias[k : k + 1] = unscaled(_fitted(x, truth[:, k], penalty))
+    return weight, bias
+
+
+def prior_logits(labels: Bool[np.ndarray, "N L"]) -> Float[np.ndarray, " L"]:
+    """Return the logits by which each label is as probable as it is in training."""
+    shares = (labels.sum(axis=0) + 1) / (len(labels) + 2)
+    return np.log(shares / (1 - shares))
+
+
+def _scaled(vectors: np.ndarray) -> tuple[np.ndarray, Callable[[Any], Layer]]:
+    """Return centred vectors whose features have a mean square of 1, and what turns a model of them into a layer."""
+    center = vectors.mean(axis=0)
+    scale = max(float(np.sqrt(np.square(vectors - center).mean())), 1e-12)
+
+    def unscaled(fitted: Any) -> Layer:
+        weight = np.atleast_2d(fitted.coef_) / scale
+        return weight, fitted.intercept_ - weight @ center
+
+    return (vectors - center) / scale, unscaled
+
+
+def _fitted(x: np.ndarray, truth: np.ndarray, penalty: float) -> Any:
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    if truth.dtype.kind == "f":
+        return Ridge(alpha=1 / penalty).fit(x, truth)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "did not converge": it is where a training starts
+        return LogisticRegression(C=penalty, max_iter=500).fit(x, truth)
+
+
+def _penalty(x: np.ndarray, truth: np.ndarray) -> float:
+    """Return the inverse strength with the most right answers, or the least squared error, on held-out texts."""
+    folds, scores = np.random.default_rng(0).permutation(len(truth)) % FOLDS, np.zeros(len(PENALTIES))
+    for fold in range(FOLDS if len(truth) < ONE_FOLD_FROM else 1):
+        held = folds == fold
+        if not held.any() or len(np.unique(truth[~held])) < 2:
+            continue
+        for i, penalty in enumerate(PENALTIES):
+            predicted = _fitted(x[~held], truth[~held], penalty).predict(x[held])
+            right = -np.square(predicted - truth[held]) if truth.dtype.kind == "f" else predicted == truth[held]
+            scores[i] += right.sum()
+    return PENALTIES[int(scores.argmax())]

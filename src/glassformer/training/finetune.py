@@ -1,7 +1,7 @@
 """Fine-tuning: initialise a run with the tokenizer, the sizes and, by name, the weights of a trained one.
 
 The tasks may differ: a classifier takes embedding and encoder of a pretrained model. Its head is copied
-where classes and pooling are the same; else it begins randomly, or as a logistic regression (`tasks/probe.py`).
+where classes and pooling are the same; else it begins randomly, or as a logistic regression (`fit_layer`).
 From its first checkpoint on the new run is self-contained.
 """
 

@@ -26,10 +26,9 @@ from torch import nn
 
 from glassformer.config import Config, TrainConfig
 from glassformer.config.recipes import BUDGETS, dump_config, override
-from glassformer.data.check import compared, label_counts
+from glassformer.data.check import KnownData, compared, label_counts, of_data
 from glassformer.data.corpus import RaggedArray
 from glassformer.data.datasets.local_files import load_text_data
-from glassformer.data.findings import KnownData, of_data
 from glassformer.data.splits import TextData, check_texts_differ
 from glassformer.distributed import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError

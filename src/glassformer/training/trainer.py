@@ -1,7 +1,7 @@
 """Training a run into its folder, new or resumed: what follows each step, and the end; and several seeds in a row.
 
-Its files are described in `runs/folder.py`. Every seed is trained as a run alone would be; `report/seeds.py` summarises
-them.
+Its files are described in `runs/folder.py`. Every seed is trained as a run alone would be; `report/compare.py`
+summarises them.
 
 Ctrl-C, SIGTERM and SIGHUP request a stop after the current step, with a checkpoint; a second Ctrl-C aborts. Before the
 first step and after the last they stop the run at once. In each case an error says what is saved and how to go on; its
@@ -30,7 +30,7 @@ from glassformer.config.recipes import config_to_dict
 from glassformer.data.corpus import corpora_kept
 from glassformer.distributed import SINGLE_PROCESS, init_distributed
 from glassformer.errors import CheckpointError, DataError, DivergedError, Interrupted, ResourceError, UsageError
-from glassformer.report.seeds import SeedsRecord, write_seeds_report
+from glassformer.report.compare import SeedsRecord, write_seeds_report
 from glassformer.runs.folder import BEGUN, ControlFile, RunFolder, SeedsFolder, lock_folder
 from glassformer.runs.model_folder import (
     STATE,

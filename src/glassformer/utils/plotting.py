@@ -1,6 +1,6 @@
 """The look of every plot: paper, ink, one accent, and a label beside the line instead of a legend.
 
-What is drawn is decided in `report/plots.py` and by the tasks. Figures are made without pyplot, so drawing
+What is drawn is decided in `report/write.py` and by the tasks. Figures are made without pyplot, so drawing
 needs no display and leaves no figure behind.
 """
 

@@ -114,9 +114,9 @@ def read_text(path: Path, max_bytes: int = LIMITS["text"]) -> str:
         raise CheckpointError(f"{path} is not UTF-8 at byte {problem.start}") from problem
 
 
-def sha256_regular(path: Path, max_bytes: int = LIMITS["weights"]) -> str:
+def sha256_regular(path: Path) -> str:
     """Return the SHA-256 of a regular file in hexadecimal, in bounded memory; raise as `open_regular`."""
-    with open_regular(path, max_bytes) as file:
+    with open_regular(path, LIMITS["weights"]) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -125,9 +125,9 @@ def read_json(path: Path, max_bytes: int = LIMITS["record"], kind: Any = Any) ->
     return from_json(kind, read_bytes(path, max_bytes), path)
 
 
-def read_json_object(path: Path, max_bytes: int = LIMITS["record"]) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """Return the object of a JSON file; raise as `read_json`."""
-    return read_json(path, max_bytes, dict[str, Any])
+    return read_json(path, kind=dict[str, Any])
 
 
 def read_toml(path: Path, max_bytes: int = LIMITS["settings"]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import gzip
 import pytest
 from tests.helpers.for_each import for_each
 
-from glassformer.config import Config, DataConfig, DatesConfig
+from glassformer.config import Config, DataConfig
 from glassformer.config.recipes import override
 from glassformer.data.datasets import multi30k, shakespeare
 from glassformer.data.datasets.local_files import load_text_data
@@ -116,11 +116,6 @@ def test_shakespeare_names_what_is_wrong(tmp_path):
         load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare", data_dir=str(tmp_path), limit=3))
     with pytest.raises(UsageError, match="valid_fraction"):
         override(Config(), {"dataset": "shakespeare", "data_dir": str(tmp_path), "valid_fraction": 0})
-
-
-def test_dates_come_through_the_door():
-    data = load_text_data(TASKS["translate"].schema, DataConfig(dataset="dates", dates=DatesConfig(n_dates=50)))
-    assert len(data.train) == 50 and "[de_DE]" in data.extra_tokens
 
 
 @for_each(

@@ -12,7 +12,7 @@ from tests.helpers.for_each import for_each
 
 from glassformer.config import Config, DataConfig, DatesConfig
 from glassformer.config.recipes import override
-from glassformer.data.datasets.dates import FIRST_DAY, LAST_DAY, LOCALES, load, patterns_of, tag, write_date
+from glassformer.data.datasets.dates import FIRST_DAY, LAST_DAY, LOCALES, load, patterns_of, write_date
 from glassformer.data.splits import TextData
 from glassformer.errors import UsageError
 
@@ -33,10 +33,6 @@ def test_sizes_forms_and_tags():
             assert 6 <= len(written) <= 40
             assert written == written.strip()
             assert FIRST_DAY <= datetime.date.fromisoformat(target) <= LAST_DAY
-
-
-def test_every_locale_is_drawn():
-    assert {text.split()[0] for text in data().test.text} == set(data().extra_tokens)
 
 
 def test_parts_share_neither_a_source_nor_a_date():
@@ -82,8 +78,8 @@ def test_unknown_locales_and_more_pairs_than_they_have_are_refused(locales, n, m
         load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=n, locales=locales)))
 
 
-@for_each("locale", LOCALES)
-def test_each_locale_alone_has_enough_pairs(locale):
+def test_the_locale_of_fewest_patterns_has_enough_pairs():
+    locale = min(LOCALES, key=lambda name: len(patterns_of(name)))
     assert len(load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=2000, locales=locale))).test) == 2000
 
 
@@ -149,7 +145,3 @@ def test_pairs_of_plain_numbers_read_back():
             assert datetime.date(numbers["y"], numbers["m"], numbers["d"]).isoformat() == target
             n_read += 1
     assert n_read > 100
-
-
-def test_tag():
-    assert tag("de_DE") == "[de_DE]"

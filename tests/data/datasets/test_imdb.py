@@ -69,6 +69,7 @@ def test_parts_labels_and_texts(archive):
             assert text.startswith(f"{side} {label} ")
             assert text.endswith("<br /><br />É „gut“\u2028")
     assert data.test.text[2].startswith("test neg 2 ")  # by number, not by name
+    assert any("differ from the published" in note for note in data.notes)
 
 
 def test_no_film_is_in_training_and_validation(archive):
@@ -76,11 +77,6 @@ def test_no_film_is_in_training_and_validation(archive):
     train, valid = ({text.split("<")[0].split()[3] for text in split.text} for split in (data.train, data.valid))
     assert train and valid and train.isdisjoint(valid)
     assert any("by film" in note for note in data.notes)
-
-
-def test_the_environment_variable_is_searched(archive, monkeypatch):
-    monkeypatch.setenv("GLASSFORMER_DATA", str(archive.parent.parent))
-    assert imdb.load(DataConfig(dataset="imdb")).hashes == load(archive).hashes == load(archive.parent).hashes
 
 
 def test_a_second_start_reads_the_cache_and_a_damaged_cache_is_noticed(archive, own_cache, monkeypatch):
@@ -105,17 +101,6 @@ def test_a_changed_archive_is_read_anew(archive):
 def test_use_test_as_validation_keeps_all_of_training(archive):
     data = load(archive, use_test_as_validation=True)
     assert len(data.train) == 80 and data.valid == data.test
-
-
-def test_limit_keeps_both_labels(archive):
-    data = load(archive, limit=20)
-    assert len(data.train) == 20 and len(data.test) == 80
-    assert 3 <= data.train.answers.count("pos") <= 17
-    assert load(archive, limit=20) == data
-
-
-def test_a_data_set_other_than_the_published_one_is_noted(archive):
-    assert any("differ from the published" in note for note in load(archive).notes)
 
 
 def test_what_is_missing_or_damaged_is_named(tmp_path, archive):

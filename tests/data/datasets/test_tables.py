@@ -20,6 +20,9 @@ from glassformer.tasks import TASKS
 
 ROWS, HEADER = reviews("pos", "neg"), ("text", "label")
 PAIRS = [(f"the shoe {i} was red", f"der Schuh {i} war rot") for i in range(24)]
+NUMBERED = [("7", *row) for row in ROWS]
+FLAGS = [(text, "01"[i % 2], "01"[i % 3 > 0]) for i, (text, _) in enumerate(ROWS)]
+PREMISES = [(f"the dog {i} ran home", f"an animal {i} moved", "xyz"[i % 3]) for i in range(24)]
 FORMS = [("a.csv", ","), ("a.csv", ";"), ("a.csv", "|"), ("a.tsv", "\t")]
 
 
@@ -40,6 +43,7 @@ FORMS = [("a.csv", ","), ("a.csv", ";"), ("a.csv", "|"), ("a.tsv", "\t")]
         ("classify", None, [("text", "pos"), *ROWS[1:]]),
         ("multilabel", None, [("tags", "pos"), ("x y", "pos;neg"), *ROWS]),
         ("regress", ("body", "stars"), [(text, f"{i}.5") for i, (text, _) in enumerate(ROWS)]),
+        ("regress", HEADER, [(text, f"{i}.5") for i, (text, _) in enumerate(ROWS)]),
         ("regress", None, [(text, f"{i}.5") for i, (text, _) in enumerate(ROWS)]),
         ("translate", ("source", "target"), PAIRS),
         ("translate", None, PAIRS),
@@ -78,12 +82,6 @@ def test_an_unclear_one_is_refused_until_a_flag_says_it(tmp_path: Path, content:
     assert len(read(tmp_path, content, task=task, header="yes").examples) == n_rows - 1
 
 
-def test_a_flag_that_names_a_cell_makes_it_a_header(tmp_path: Path) -> None:
-    content = table(ROWS, ("comment_text", "verdict"))
-    assert len(read(tmp_path, content, label_column="Verdict").examples) == 24
-    assert "its columns: comment_text, verdict" in read(tmp_path, content, label_column="verdic").message
-
-
 @pytest.mark.parametrize("second", [HEADER, ("Text", "LABEL"), (" text ", "label"), ("\u200btext", "label")])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_headers_of_files_put_together_are_left_out_and_counted(
@@ -97,6 +95,24 @@ def test_headers_of_files_put_together_are_left_out_and_counted(
     assert found.noted("a header came again and was left out (line 10, 19)")
 
 
+@for_each("row", [("7", "Open-Ended Response", "Response"), ("", "What did you like?", "Was it good?")])
+def test_a_second_header_is_refused_until_a_flag_calls_it_an_example(tmp_path: Path, row: tuple[str, ...]) -> None:
+    content = table([row, *(("7", *pair) for pair in ROWS)], ("id", *HEADER))
+    message = read(tmp_path, content).message
+    assert f"a.csv:2: the row below the header may be a second header or an example ({row[0]!r}, " in message
+    assert "take a second header out: sed 2d a.csv > new.csv; if it is an example: --header yes" in message
+    assert len(read(tmp_path, content, header="yes").examples) == 25
+
+
+@for_each("name", ["a.csv", "a.tsv"])
+def test_rows_of_delimiters_alone_are_left_out_at_the_end(tmp_path: Path, name: str) -> None:
+    delimiter = ";" if name == "a.csv" else "\t"
+    content = table([("1", *row) for row in ROWS], ("id", *HEADER), delimiter) + f"{delimiter * 2}\n" * 3
+    found = read(tmp_path, content, name)
+    assert found.examples == sorted(ROWS) and found.report.counts["empty lines"] == 3
+    assert "a.csv:2: the label is empty" in read(tmp_path, f"text,label\n,\n{table(ROWS)}", header="yes").message
+
+
 def test_columns_in_another_order_are_refused(tmp_path: Path) -> None:
     found = read(tmp_path, table(ROWS[:12], HEADER) + table([row[::-1] for row in ROWS[12:]], HEADER[::-1]))
     assert "a.csv:14: a second header has the columns in another order" in found.message
@@ -106,27 +122,44 @@ def test_columns_in_another_order_are_refused(tmp_path: Path) -> None:
 
 
 @for_each(
-    ("header", "rows", "words"),
+    ("header", "rows", "how", "words"),
     [
-        (None, [(text, f"c{i}") for i, (text, _) in enumerate(ROWS)], "column 2 has 24 different values in 24 rows"),
-        (("id", "text", "verdict"), [("7", *row) for row in ROWS], "no column that is known to hold the label"),
-        (("text", "text", "label"), [("row", *row) for row in ROWS], "2 columns have the name 'text'"),
-        (("Text", "text", "label"), [("row", *row) for row in ROWS], "2 columns have the name"),
-        (("text", "toxic", "rude"), [(text, "01"[i % 2], "1") for i, (text, _) in enumerate(ROWS)], "known to hold"),
+        (None, [(text, f"c{i}") for i, (text, _) in enumerate(ROWS)], {"header": "no"}, "2 has 24 different values in"),
+        (("id", "text", "verdict"), NUMBERED, {"header": "yes"}, "known to hold the label; its columns: id, text"),
+        (("text", "text", "label"), NUMBERED, {}, "2 columns have the name 'text'"),
+        (("Text", "text", "label"), NUMBERED, {}, "2 columns have the name"),
+        (("text", "toxic", "rude"), [(*row, "1") for row in ROWS], {"header": "yes"}, "known to hold"),
+        (HEADER, [(text, ("pos", "#N/A")[i % 2]) for i, (text, _) in enumerate(ROWS)], {}, "a missing value"),
+        (HEADER, [(text, ("pos", "-")[i % 2]) for i, (text, _) in enumerate(ROWS)], {}, "a missing value"),
         (
-            ("text", "toxic", "rude"),
-            [(t, "01"[i % 2], "01"[i % 3 > 1]) for i, (t, _) in enumerate(ROWS)],
-            "hold 0 and 1",
+            HEADER,
+            ROWS,
+            {"text_column": "body", "label_column": "kind"},
+            "no columns 'body' and 'kind'; its columns: te",
         ),
-        (HEADER, [(text, "[0, 1, 0]".replace(", ", " ")) for text, _ in ROWS], "is a vector of 0 and 1"),
-        (HEADER, [(text, ("pos", "#N/A")[i % 2]) for i, (text, _) in enumerate(ROWS)], "a missing value"),
-        (HEADER, [(text, ("pos", "-")[i % 2]) for i, (text, _) in enumerate(ROWS)], "a missing value"),
+        (("comment_text", "verdict"), ROWS, {"label_column": "verdic"}, "its columns: comment_text, verdict"),
+        (("comment_text", "verdict"), ROWS, {"text_column": "9"}, "there is no column '9'; it"),
+        (None, ROWS, {"text_column": "9"}, "name it, or give its number from 1: --text-column"),
+        (None, [row[::-1] for row in ROWS], {"text_column": "1", "label_column": "1"}, "names the column of the text"),
+        (("premise", "hypothesis", "label"), PREMISES, {}, "of the second: --pair-column …; to read one alone"),
+        (("words", "kind"), ROWS, {}, "header (words, kind) or number from 1: --text-column … --label-column …"),
+        (("nr", "was", "label"), NUMBERED, {}, "--text-column … (of pairs of texts also --pair-column)"),
+        (None, NUMBERED, {}, "--text-column … --label-column …"),
+        (("text", "a", "b"), FLAGS, {}, "a, b hold 0 and 1"),
+        (
+            ("text", "a", "b"),
+            [(t, ("False", "True")[a == "1"], f"{b}.0") for t, a, b in FLAGS],
+            {},
+            "a, b hold 0 and 1",
+        ),
+        (("Datum", "was", "wie", ""), [("1", *row, "") for row in ROWS], {}, "--header no; if yes, name what is read"),
+        (None, [("My export", ""), ("", ""), HEADER, *ROWS], {}, "--header no; if yes, name what is read, by"),
+        (tuple(f"c{i}" for i in range(3000)), [("x",) * 3000] * 9, {}, "…) or number from 1: --text-column"),
     ],
 )
-def test_what_is_not_known_is_refused(
-    tmp_path: Path, header: tuple[str, ...] | None, rows: list[tuple[str, ...]], words: str
+def test_what_is_not_known_is_refused_with_what_is_there(
+    header: Any, rows: Any, how: dict[str, str], words: str, tmp_path: Path
 ) -> None:
-    how = {"header": "yes" if header else "no"}
     assert words in read(tmp_path, table(rows, header), **how).message
 
 
@@ -134,12 +167,8 @@ def test_columns_are_named_by_header_or_number(tmp_path: Path) -> None:
     backwards = table([row[::-1] for row in ROWS])
     assert read(tmp_path, backwards).examples == sorted(ROWS), "the column of few values"
     assert read(tmp_path, backwards, text_column="2", label_column="1").examples == sorted(ROWS)
-    content = table([("row", *row) for row in ROWS], ("Text", "text", "label"))
-    assert read(tmp_path, content, text_column="text").examples == sorted(ROWS)
-    assert (
-        "--label-column names the column of the text"
-        in read(tmp_path, backwards, text_column="1", label_column="1").message
-    )
+    assert read(tmp_path, table(NUMBERED, ("Text", *HEADER)), text_column="text").examples == sorted(ROWS)
+    assert read(tmp_path, table(ROWS, ("comment_text", "verdict")), label_column="Verdict").examples == sorted(ROWS)
 
 
 def test_a_long_text_that_is_not_read_is_named(tmp_path: Path) -> None:
@@ -149,7 +178,9 @@ def test_a_long_text_that_is_not_read_is_named(tmp_path: Path) -> None:
 
 def test_lists_in_json_lines_are_of_several_labels(tmp_path: Path) -> None:
     content = "".join(json.dumps({"text": text, "labels": [label]}) + "\n" for text, label in ROWS)
-    assert "`multilabel` reads texts with several labels" in read(tmp_path, content, "a.jsonl").message
+    found = read(tmp_path, content, "a.jsonl")
+    assert "a.jsonl:1: 'labels' is a list; `multilabel` reads texts with several labels" in found.message
+    assert len(found.report.errors) == 1, "one line for the file"
     assert len(read(tmp_path, content, "a.jsonl", "multilabel").examples) == 24
 
 
@@ -184,62 +215,15 @@ def test_json_of_another_form_is_one_error(tmp_path: Path, content: str) -> None
 
 @for_each("cell", ["['a', 'b']", "{'a'}", "('a', 'b')", "[[1, 2]]", "{billing}", "(fees)", '{"a": 1}', "0;1;0"])
 def test_lists_as_programs_print_them_are_refused(tmp_path: Path, cell: str) -> None:
-    rows = [("text", "labels"), *ROWS, ("one text more", cell)]
-    assert f"the cell {cell!r} is " in read(tmp_path, written(rows), task="multilabel").message
+    rows = [("text", "labels"), *((text, cell) for text, _ in ROWS)]
+    found = read(tmp_path, written(rows), task="multilabel")
+    assert f"the cell {cell!r} is " in found.message and len(found.report.errors) < 2, "one line for the file"
 
 
 @for_each("text", ["\u200b", "\u2060 \ufeff", "\u00ad"])
 def test_texts_of_invisible_characters_are_empty(tmp_path: Path, text: str) -> None:
     found = read(tmp_path, table([*PAIRS, (text, "leer"), ("empty", text)], ("source", "target")), task="translate")
     assert found.report.counts["train: empty"] == 2
-
-
-PREMISES = [(f"the dog {i} ran home", f"an animal {i} moved", "xyz"[i % 3]) for i in range(24)]
-
-
-@for_each(
-    ("rows", "header", "hint"),
-    [
-        (PREMISES, ("premise", "hypothesis", "label"), "that of the second: --pair-column …; to read one alone"),
-        (ROWS, ("words", "kind"), "header (words, kind) or number from 1: --text-column … --label-column …"),
-        (
-            [("7", *row) for row in ROWS],
-            ("nr", "was", "label"),
-            "header (nr, was, label) or number from 1: --text-column … (of pairs of texts also --pair-column)",
-        ),
-        ([("7", *row) for row in ROWS], None, "--text-column … --label-column …"),
-        *(
-            (
-                [(text, ab[i % 2], ab[i % 3 > 0]) for i, (text, _) in enumerate(ROWS)],
-                ("text", "a", "b"),
-                "a, b hold 0 and 1",
-            )
-            for ab in (("0", "1"), ("False", "True"), ("0.0", "1.0"))
-        ),
-        ([("1", *row, "") for row in ROWS], ("Datum", "was", "wie", ""), "--header no; if yes, name what is read, by"),
-        ([("", ""), HEADER, *ROWS], ("My export", ""), "--header no; if yes, name what is read, by"),
-        ([("x",) * 3000] * 9, tuple(f"c{i}" for i in range(3000)), "…) or number from 1: --text-column"),
-    ],
-)
-def test_what_is_not_known_is_named_at_once(tmp_path: Path, rows: Any, header: Any, hint: str) -> None:
-    assert hint in read(tmp_path, table(rows, header)).message
-
-
-def test_all_columns_that_are_not_there_are_named_at_once(tmp_path: Path) -> None:
-    found = read(tmp_path, table(ROWS, HEADER), text_column="body", label_column="kind")
-    assert "there are no columns 'body' and 'kind'; its columns: text, label" in found.message
-    assert "--text-column --label-column" in found.message
-
-
-def test_label_is_a_usual_name_of_numbers_too(tmp_path: Path) -> None:
-    content = table([(text, f"{i}.5") for i, (text, _) in enumerate(ROWS)], HEADER)
-    assert len(read(tmp_path, content, task="regress").examples) == 24
-
-
-def test_a_number_beyond_the_columns_is_named(tmp_path: Path) -> None:
-    for content in (table(ROWS, ("comment_text", "verdict")), table(ROWS)):
-        found = read(tmp_path, content, text_column="9")
-        assert "there is no column '9'; it" in found.message and "its number from 1: --text-column" in found.message
 
 
 def test_labels_of_json_are_a_name_or_a_list(tmp_path: Path) -> None:
@@ -373,13 +357,12 @@ def test_lines_that_end_in_carriage_returns_alone(tmp_path: Path, name: str, n: 
     assert "carriage returns" in read(tmp_path, content, name).message
 
 
-@pytest.mark.parametrize(("name", "task"), [("a.txt", "pretrain"), ("a.txt", "lm"), ("a.jsonl", "classify")])
-@pytest.mark.parametrize("final", ["\r", "", "\r\n"])
-def test_carriage_returns_alone_in_other_files(tmp_path: Path, name: str, task: str, final: str) -> None:
+@for_each(("name", "task"), [("a.txt", "pretrain"), ("a.txt", "lm"), ("a.jsonl", "classify")])
+@for_each("final", ["\r", "", "\r\n"])
+def test_carriage_returns_alone_in_other_files(name: str, task: str, final: str, tmp_path: Path) -> None:
     lines = ['{{"text": "{}", "label": "{}"}}'.format(*row) for row in ROWS]
     found = read(tmp_path, "\r".join(lines) + final, name, task)
-    assert "lines end in carriage returns alone" in found.message
-    assert "CRLF line ends" not in found.report.counts
+    assert "lines end in carriage returns alone" in found.message and "CRLF line ends" not in found.report.counts
 
 
 def test_a_carriage_return_in_a_row(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.diagnostics import Diagnostics
-from glassformer.data.sources import MAX_UNPACKED_BYTES
+from glassformer.data.diagnostics import MAX_UNPACKED_BYTES, Diagnostics
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import sha256_file
 

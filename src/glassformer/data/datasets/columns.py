@@ -26,13 +26,14 @@ from glassformer.data.datasets.labels import (
     NAMES_OF_LABELS,
     clean_label_sets,
     clean_labels,
+    clean_numbers,
     count_missing,
+    is_number,
     joined_labels,
     label_of_number,
     normalised_label,
     visible,
 )
-from glassformer.data.datasets.numbers import clean_numbers, is_number
 from glassformer.data.datasets.tables import Row, read_rows
 from glassformer.data.diagnostics import Diagnostics, encoding_issue
 from glassformer.data.splits import Split
@@ -46,6 +47,8 @@ REJECTED = {"answer": ("reject", "ignore"), "status": ("discarded",), "was_cance
 """Fields by which Prodigy, Argilla and Label Studio mark an annotation that was rejected."""
 LONGEST_NAME = 100
 """Characters from which a cell is not compared with a header."""
+SUBHEADERS = {"response", "open-ended response"}
+"""Names in the second of the two headers that SurveyMonkey writes."""
 LONGEST_LIST = 300
 """Characters of the names of columns in a message."""
 WORDS_OF_TEXT = 3
@@ -171,7 +174,7 @@ def read_table(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Spli
     if columns is None:
         return Split([], [] if specs[1:] else None, str(path))
     lines, texts, answers, last = array("q"), list[str](), list[str](), specs[-1]
-    for row in rows:
+    for row in _to_the_last(rows, diagnostics):
         fields = row.fields if isinstance(row.fields, dict) else dict(zip(names, row.fields, strict=False))
         if len(specs) > 1 and (rejected := why_rejected(fields, columns.headers)):
             diagnostics.error(path, row.line, "label", rejected)
@@ -281,6 +284,8 @@ def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagno
     table = _Table(path, names, below if has_names else [names, *below], has_names)
     table.refuse_absent(specs)
     places = _places(table, specs)
+    if has_names and not of_json and header is None and table.rows:
+        _refuse_second_header(table, places[-1], specs[-1], sample[1].line)
     _note(table, places, specs, diagnostics)
     headers = tuple(names[i] if has_names else None for i in places)
     if of_json:
@@ -354,6 +359,21 @@ def _places(table: _Table, specs: ColumnSpecs) -> tuple[int, ...]:
     return tuple(i for i in places if i is not None)
 
 
+def _refuse_second_header(table: _Table, place: int, last: ColumnSpec, line: int) -> None:
+    """Raise UsageError where the row below the header may be one too: its answer does not come again.
+
+    Besides, it has a name of SUBHEADERS, or, with a label, nothing in a column in which all others have a value.
+    """
+    first, *others = table.rows
+    answers, columns = {part for row in others for part in last.parts(row[place])}, zip(first, *others, strict=True)
+    lacks = last.doubt is few_values and any(others and not cell and all(below) for cell, *below in columns)
+    if answers.isdisjoint(last.parts(first[place])) and (lacks or SUBHEADERS.intersection(map(plain, first))):
+        shown = shortened(", ".join(map(repr, first)), LONGEST_LIST)
+        what = f"{table.path}:{line}: the row below the header may be a second header or an example ({shown})"
+        without = f"sed {line}d {shlex.quote(table.path.name)} > new{table.path.suffix}"
+        raise UsageError(what, f"take a second header out: {without}; if it is an example: --header yes")
+
+
 def may_be_pairs(specs: ColumnSpecs) -> bool:
     """Return whether the columns are of texts with answers, and a column of second texts may stand beside them."""
     return len(specs) == 2 and specs[0].name == TEXT.name
@@ -378,6 +398,8 @@ def below_header(path: Path, rows: Iterator[Row], columns: Columns, diagnostics:
     """Yield the rows below the header; one that comes again, as where files were put together, is counted and noted."""
     header, repeated = list[str](), list[int]()
     for i, row in enumerate(rows):
+        if path in diagnostics.cut:
+            return
         short = columns.has_header and (i == 0 or max(map(len, row.fields)) < LONGEST_NAME)
         found = [plain(cell) for cell in row.fields] if short else []
         if i == 0 and short:
@@ -393,6 +415,17 @@ def below_header(path: Path, rows: Iterator[Row], columns: Columns, diagnostics:
         diagnostics.counts["repeated headers left out"] += len(repeated)
         where = ", ".join(f"{line:,}" for line in repeated[:5]) + ", …" * (len(repeated) > 5)
         diagnostics.notes.append(f"{path.name}: a header came again and was left out (line {where})")
+
+
+def _to_the_last(rows: Iterator[Row], diagnostics: Diagnostics) -> Iterator[Row]:
+    """Yield the rows up to the last one with a value; those of delimiters alone behind it are counted."""
+    empty = list[Row]()
+    for row in rows:
+        empty.append(row)
+        if isinstance(row.fields, dict) or any(row.fields):
+            yield from empty
+            empty.clear()
+    diagnostics.counts["empty lines"] += len(empty)
 
 
 def row_values(
@@ -413,8 +446,8 @@ def row_values(
             return None
         try:
             value = value if isinstance(value, str) else spec.cell(value, spec.separator)
-        except ValueError as error:
-            diagnostics.error(path, row.line, "label" if spec.clean else "columns", f"{key!r} {error}")
+        except ValueError as error:  # as in the rows below
+            diagnostics.stop(path, row.line, "label" if spec.clean else "columns", f"{key!r} {error}")
             return None
         if issue := encoding_issue(value):
             diagnostics.error(path, row.line, *issue)

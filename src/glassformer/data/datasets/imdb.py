@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 from glassformer.config import DataConfig
 from glassformer.data.download import cache_dir, fetch, find
@@ -37,11 +37,8 @@ _REVIEW = re.compile(r"(?:^|/)((?:train|test)/(?:neg|pos|unsup))/(\d+)_\d+\.txt$
 _URLS = re.compile(r"(?:^|/)(train|test)/urls_(neg|pos|unsup)\.txt$")
 
 
-class Part(NamedTuple):
-    """One folder of reviews in the order of their numbers, and the film of each."""
-
-    texts: list[str]
-    films: list[str]
+Part: TypeAlias = tuple[list[str], list[str]]
+"""One folder of reviews in the order of their numbers, and the film of each."""
 
 
 def load(data: DataConfig) -> TextData:
@@ -75,15 +72,16 @@ def load_texts(data: DataConfig) -> TextData:
     """
     parts = _load_parts(data, SHA256)
     hashes, notes = _hashes(parts)
-    (everything, films), (test, _), more = _labelled(parts, "train"), _labelled(parts, "test"), parts["train/unsup"]
+    (everything, films), (test, _) = _labelled(parts, "train"), _labelled(parts, "test")
+    more, their = parts["train/unsup"]
     in_train, in_valid = group_split(films, None, data.valid_fraction, data.split_seed)
     valid = Split([everything.text[i] for i in in_valid], source="aclImdb/train, set aside")
     films_held_out = {films[i] for i in in_valid}
     candidates = [everything.text[i] for i in in_train]
-    candidates += [text for text, film in zip(more.texts, more.films, strict=True) if film not in films_held_out]
+    candidates += [text for text, film in zip(more, their, strict=True) if film not in films_held_out]
     scored_later = {*valid.text, *test.text}
     train = Split([t for t in candidates if t not in scored_later], source="aclImdb/train and unsup")
-    n_left = len(everything) + len(more.texts) - len(valid) - len(train)
+    n_left = len(everything) + len(more) - len(valid) - len(train)
     notes.append(
         f"{len(train):,} reviews without labels; validation: {len(valid):,}, seed {data.split_seed}, by film; "
         f"{n_left:,} dropped, since their films are in validation or their texts in validation or test"
@@ -93,15 +91,14 @@ def load_texts(data: DataConfig) -> TextData:
 
 def _labelled(parts: dict[str, Part], side: str) -> tuple[Split, list[str]]:
     """Return both labels' reviews of training or test, and their films."""
-    both = [(label, parts[f"{side}/{label}"]) for label in LABELS]
-    texts = [text for _, part in both for text in part.texts]
-    labels = [label for label, part in both for _ in part.texts]
-    return Split(texts, labels, f"aclImdb/{side}"), [film for _, part in both for film in part.films]
+    rows = [(*row, label) for label in LABELS for row in zip(*parts[f"{side}/{label}"], strict=True)]
+    texts, films, labels = map(list, zip(*rows, strict=True))
+    return Split(texts, labels, f"aclImdb/{side}"), films
 
 
 def _hashes(parts: dict[str, Part]) -> tuple[dict[str, str], list[str]]:
     """Return the hash of each part, and a note on those that differ from the published ones."""
-    hashes = {f"aclImdb/{name}": Split(part.texts).sha256 for name, part in parts.items()}
+    hashes = {f"aclImdb/{name}": Split(texts).sha256 for name, (texts, _) in parts.items()}
     other = [name for name in parts if hashes[f"aclImdb/{name}"] != SHA256[name]]
     return hashes, [f"these reviews differ from the published data set: {', '.join(other)}"] if other else []
 
@@ -116,7 +113,7 @@ def _load_parts(data: DataConfig, names: Collection[str]) -> dict[str, Part]:
         parts = _read_archive(archive, names)
         with suppress(OSError, GlassformerError):  # a disk that is full or read-only costs the next start some seconds
             atomic_write_text(cached, json.dumps(parts, ensure_ascii=False))
-    return {name: Part(*part) for name, part in parts.items()}
+    return parts
 
 
 def _read_archive(archive: Path, names: Collection[str]) -> dict[str, Part]:
@@ -145,4 +142,4 @@ def _in_order(texts: dict[int, str], urls: list[str]) -> Part:
     """Sort the reviews by number; a review without an address is a film of its own."""
     films = [re.search(r"tt\d+", urls[i]) if i < len(urls) else None for i in sorted(texts)]
     named = [film[0] if film else f"review {i}" for i, film in zip(sorted(texts), films, strict=True)]
-    return Part([texts[i] for i in sorted(texts)], named)
+    return [texts[i] for i in sorted(texts)], named

@@ -1,7 +1,8 @@
-"""Labels spelled one way: NFC, without invisible characters or spaces around them; what they may hide is reported.
+"""Labels and numbers spelled one way: NFC, without invisible characters or spaces around them; what is wrong in them.
 
 Labels that differ in case, spaces or punctuation alone stay different classes, and a note names them. Missing values
-are refused. Training, validation and test data go through the same function.
+are refused. Training, validation and test data go through the same function. A number is written with a decimal point:
+3, -0.5, 1e6; what might be read in two ways, such as 1,5, is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from glassformer.data.diagnostics import Diagnostics
 from glassformer.errors import DataError
@@ -193,9 +195,9 @@ def clean_label_sets(
     for line, cell in zip(lines, cells, strict=True):
         try:
             parted.append(_parted(cell, separator))
-        except ValueError as error:
-            diagnostics.error(path, line, "label", f"the cell {cell[:60]!r} {error}")
-            parted.append([])
+        except ValueError as error:  # as in the cells below
+            diagnostics.stop(path, line, "label", f"the cell {cell[:60]!r} {error}")
+            return [""] * len(cells)
     where = [line for line, labels in zip(lines, parted, strict=True) for _ in labels]
     clean = clean_labels(path, where, [label for labels in parted for label in labels], "", diagnostics)
     left, known = iter(clean), Counter(clean)
@@ -223,3 +225,52 @@ def _parted(cell: str, separator: str) -> list[str]:
         except msgspec.MsgspecError:
             raise ValueError(f"is no JSON list; write the labels parted by {separator!r}") from None
     return [part for part in cell.split(separator) if part.strip()]
+
+
+# --- numbers --------------------------------------------------------------------------------------------------------
+
+
+LARGEST = 1e300
+"""Numbers beyond it are refused: their sums and differences would be infinite."""
+
+
+def is_number(cell: str) -> bool:
+    """Return whether a cell, without spaces and invisible characters around it, is a number that can be a target."""
+    return not why_no_number(normalised_label(cell))
+
+
+def why_no_number(cell: str) -> str:
+    """Return what is wrong with the cell of a number, as a sentence; "" if nothing is."""
+    if not cell:
+        return "the number is empty"
+    if not NUMBER.fullmatch(cell):
+        comma = "," in cell and set(cell) <= set("0123456789.,+-")
+        hint = "; write it with a decimal point and without a comma" if comma else ""
+        return f"{cell[:40]!r} is not a number{hint}"
+    return "" if abs(float(cell)) <= LARGEST else f"{cell[:40]!r} is beyond {LARGEST:g} in size"
+
+
+def clean_numbers(
+    path: Path, lines: Sequence[int], cells: Sequence[str], separator: str, diagnostics: Diagnostics
+) -> list[str]:
+    """Return the numbers without spaces and invisible characters around them; report those of one form in one line.
+
+    What differs in its digits alone is of one form: 1,5 and 2,25, or 5% and 70%.
+    """
+    cells, forms = [normalised_label(cell) for cell in cells], defaultdict[str, list[int]](list)
+    for i, cell in enumerate(cells):
+        if why_no_number(cell) and re.search(r"\d", cell):
+            forms[re.sub(r"\d+", "0", cell)].append(i)
+    for first, *others in forms.values():
+        more = f" (and {len(others):,} more of this form)" if others else ""
+        diagnostics.error(path, lines[first], "label", f"{why_no_number(cells[first])}{more}")
+        for i in (first, *others):  # no line for each of them
+            cells[i] = "0"
+    return cells
+
+
+def mean_and_sd(numbers: np.ndarray) -> tuple[float, float]:
+    """Return mean and standard deviation, of numbers of any size: no square of theirs overflows."""
+    unit = float(np.abs(numbers).max()) or 1.0
+    scaled = numbers / unit
+    return float(scaled.mean()) * unit, float(scaled.std()) * unit

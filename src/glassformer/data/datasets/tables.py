@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.diagnostics import Diagnostics, numbered_lines
-from glassformer.data.sources import TABLES, is_columnar, suffix_of, unreadable
+from glassformer.data.diagnostics import TABLES, Diagnostics, is_columnar, numbered_lines, suffix_of, unreadable
 from glassformer.errors import UsageError
 from glassformer.utils.formatting import counted
 

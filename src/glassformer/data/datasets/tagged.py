@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.datasets.columns import Columns, ColumnSpec, ColumnSpecs, few_values, plain, why_rejected
-from glassformer.data.datasets.labels import MAX_SHOWN, normalised_label, note_spellings
-from glassformer.data.datasets.numbers import is_number
+from glassformer.data.datasets.labels import MAX_SHOWN, is_number, normalised_label, note_spellings
 from glassformer.data.datasets.tables import read_rows
-from glassformer.data.diagnostics import Diagnostics, encoding_issue, numbered_lines
-from glassformer.data.sources import is_columnar, suffix_of
+from glassformer.data.diagnostics import Diagnostics, encoding_issue, is_columnar, numbered_lines, suffix_of
 from glassformer.data.splits import Split
 from glassformer.errors import UsageError
 from glassformer.text.words import OUTSIDE, read_running

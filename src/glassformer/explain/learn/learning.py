@@ -26,8 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
-from glassformer.data.datasets.labels import normalised_label
-from glassformer.data.datasets.numbers import why_no_number
+from glassformer.data.datasets.labels import normalised_label, why_no_number
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.tape import Check, Step
