@@ -17,7 +17,6 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, DivergedError, Interrupted, UsageError
 from glassformer.evaluate.scores import class_scores as score
-from glassformer.report.compare import load_seeds
 from glassformer.runs.folder import RunFolder, SeedsFolder
 from glassformer.runs.records import Evaluation
 from glassformer.training.trainer import resume_seeds

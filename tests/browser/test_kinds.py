@@ -16,7 +16,7 @@ from tests.helpers.pretrained import bert_folder
 
 import glassformer
 from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.interop import read
+from glassformer.interop import transfer
 from glassformer.run import Run
 
 TEXT = "a b good b a"
@@ -62,7 +62,8 @@ def test_sweeps_are_in_the_units_of_the_number(app: Open) -> None:
     other = matrix_run("regress").explain("g d good a c")
     shown = {"parts": "[data-part]", "keys": "[data-part*=blocked]", "layers": "[data-layer]"}
     shown |= {"contributions": "[data-direct]", "states": "[data-role=states]"}
-    effects = {"parts": [part.off for part in e.sweep_parts().parts], "keys": e.sweep_keys().strongest(15)}
+    strongest = sorted(e.sweep("keys").rows, key=lambda row: -abs(row.change))[:15]
+    effects = {"parts": e.sweep("parts").rows, "keys": strongest}
     texts = {}
     for why, selector in shown.items():
         page.go("why", why=why, text=TEXT, **({"o.text": other.request.text} if why == "states" else {}))
@@ -72,7 +73,7 @@ def test_sweeps_are_in_the_units_of_the_number(app: Open) -> None:
         if why in effects:
             changes = page.all("[data-change]", "+one.dataset.change")
             np.testing.assert_allclose(changes, [effect.change for effect in effects[why]], atol=1e-4)
-    assert all(number in texts["layers"] for row in e.sweep_layers().stacks[0].rows for number in row.tokens)
+    assert all(row.after in texts["layers"] for row in e.sweep("layers").rows)
     assert "Number minus mean of the training numbers" in texts["contributions"]
     assert e.answer["headline"] in texts["states"] and other.answer["headline"] in texts["states"]
     page.click("[data-why=checkpoints]")
@@ -112,7 +113,7 @@ def test_a_number_is_learned(app: Open, watch: Watch, saved: Callable[..., Path]
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("encoder")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "check_import", lambda *_: None)
+        patch.setattr(transfer, "check_import", lambda *_: None)
         return glassformer.import_model(bert_folder(folder / "source", "bare"), folder / "run")
 
 

@@ -13,7 +13,7 @@ from tests.helpers.for_each import for_each
 from glassformer.config import Config, TextConfig, TrainConfig
 from glassformer.data.batches import overlapping_windows, shuffled_windows
 from glassformer.data.corpus import EncodedCorpus, RaggedArray
-from glassformer.distributed.process_group import ProcessGroup
+from glassformer.distributed import ProcessGroup
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.tasks import TASKS, Task
 from glassformer.text.tokenizer import Tokenizer

@@ -8,7 +8,6 @@ from tests.helpers.for_each import for_each
 
 from glassformer.evaluate.baselines import tag_baselines
 from glassformer.evaluate.scores import tag_counts, tag_scores
-from glassformer.evaluate.scoring import f1, paired_test
 from glassformer.text.words import spans_of, tag_names
 
 

@@ -12,8 +12,7 @@ from tests.helpers.for_each import for_each
 
 from glassformer.errors import UsageError
 from glassformer.interop.exported import load_exported
-from glassformer.text.answers import answer_lines
-from glassformer.text.decision import Decision
+from glassformer.text.answers import Decision, answer_lines
 
 
 def alike(one: Any, two: Any) -> bool:
