@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.exports import run_of
 from tests.helpers.hostile import Attack, file_attacks, forge, key_attacks, query, reseal
 from tests.helpers.hostile_exports import KINDS, change_json, hostile_run, write_export
 

@@ -134,9 +134,9 @@ def app(windows: Windows, watch: Watch, address: Callable[[str | Subject], str])
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Callable[..., Path]:
-    """Saves the page of an explanation: `saved(explanation, seconds=1)`."""
+    """Saves the page of an explanation: `saved(explanation, seconds=0)`; no clock decides what is in it."""
 
-    def save(explanation: Explanation, *, seconds: float = 1, **more: Any) -> Path:
+    def save(explanation: Explanation, *, seconds: float = 1000, **more: Any) -> Path:
         path = tmp_path / "saved.html"
         path.write_text(saved_page_html(explanation, seconds=seconds, **more)[0], encoding="utf-8")
         return path

@@ -48,7 +48,7 @@ def example_of(facts: ExportFacts, t: Tokenizer) -> str:
     name = f"{facts.target}_{facts.kind}"
     return Template(template(name if (TEMPLATES / f"{name}.tmpl").exists() else "hf_pipeline")).substitute(
         pieces_file="tokenizer.json" if t.of_targets is t else SIDE_FILES[0],
-        tag=PIPELINES[facts.kind],
+        pipeline=PIPELINES[facts.kind],
         options=", truncation=True" if facts.kind == "classifier" else "",
         as_text=facts.kind != "masked_language_model",  # in which a mask is found
         text=f"a {t.tokens([t.mask_id])[0]} text" if facts.kind == "masked_language_model" else "a text",
@@ -77,7 +77,7 @@ def card(
     metadata = origin.front_matter(license) if origin else [f"license: {license}"] if license else []
     values: dict[str, Any] = vars(facts) | {
         "library": "transformers" if facts.target == "hf" else facts.target,
-        "tag": PIPELINES[facts.kind],
+        "pipeline": PIPELINES[facts.kind],
         "metadata": "".join(f"\n{line}" for line in metadata),
         "model": report.model_name,
         "how": "fine-tuned" if began else "imported" if record is None and origin else "trained from scratch",

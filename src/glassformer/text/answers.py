@@ -267,10 +267,8 @@ def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dic
         logger.warning(message)
 
 
-def encoder_answer(
-    kind: str, given: Any, outputs: np.ndarray, names: Sequence[str], decision: Decision
-) -> dict[str, Any]:
-    """Return the answer of an encoder of some kind to a text or a pair of texts, from its outputs.
+def encoder_answer(kind: str, given: Any, outputs: Any, names: Sequence[str], decision: Decision) -> dict[str, Any]:
+    """Return the answer of an encoder of some kind to a text or a pair of texts, from outputs.
 
     Of classes, (C,), the most probable one; of several labels those from their thresholds on, in the order of the
     model; of a tagger, (W, C), the most probable tag of each word, and the spans that these mark. The probability of a

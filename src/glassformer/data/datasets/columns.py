@@ -285,7 +285,7 @@ def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagno
     table.refuse_absent(specs)
     places = _places(table, specs)
     if has_names and not of_json and header is None and table.rows:
-        _refuse_second_header(table, places[-1], specs[-1], sample[1].line)
+        _refuse_second_header(table, places, specs[-1], sample[1].line)
     _note(table, places, specs, diagnostics)
     headers = tuple(names[i] if has_names else None for i in places)
     if of_json:
@@ -359,15 +359,16 @@ def _places(table: _Table, specs: ColumnSpecs) -> tuple[int, ...]:
     return tuple(i for i in places if i is not None)
 
 
-def _refuse_second_header(table: _Table, place: int, last: ColumnSpec, line: int) -> None:
+def _refuse_second_header(table: _Table, places: Sequence[int], last: ColumnSpec, line: int) -> None:
     """Raise UsageError where the row below the header may be one too: its answer does not come again.
 
-    Besides, it has a name of SUBHEADERS, or, with a label, nothing in a column in which all others have a value.
+    Besides, it has a name of SUBHEADERS, or, with a label, nothing in a column that is not read and full below.
     """
     first, *others = table.rows
-    answers, columns = {part for row in others for part in last.parts(row[place])}, zip(first, *others, strict=True)
-    lacks = last.doubt is few_values and any(others and not cell and all(below) for cell, *below in columns)
-    if answers.isdisjoint(last.parts(first[place])) and (lacks or SUBHEADERS.intersection(map(plain, first))):
+    answers = {part for row in others for part in last.parts(row[places[-1]])}
+    empty = [i for i, cell in enumerate(first) if not cell and i not in places]
+    lacks = last.doubt is few_values and any(others and all(row[i] for row in others) for i in empty)
+    if answers.isdisjoint(last.parts(first[places[-1]])) and (lacks or SUBHEADERS.intersection(map(plain, first))):
         shown = shortened(", ".join(map(repr, first)), LONGEST_LIST)
         what = f"{table.path}:{line}: the row below the header may be a second header or an example ({shown})"
         without = f"sed {line}d {shlex.quote(table.path.name)} > new{table.path.suffix}"
