@@ -102,7 +102,7 @@ def executed(data: Path) -> dict[str, dict[int, list[str]]]:
     coverage.read()
     for file in coverage.measured_files():
         by_line = coverage.contexts_by_lineno(file)
-        tests = {n: sorted({c.split("|")[0] for c in contexts if c}) for n, contexts in by_line.items()}
+        tests = {n: sorted({c.rpartition("|")[0] for c in contexts if c}) for n, contexts in by_line.items()}
         name = file[file.index(PACKAGE) :]
         found[name] = {**tests, 0: sorted({test for names in tests.values() for test in names})}
     return found
@@ -202,6 +202,14 @@ def main() -> None:
         options.file.write_text(json.dumps(choose(lines, options.seed, options.count), indent=1), encoding="utf-8")
     mutants: list[Mutant] = json.loads(options.file.read_text(encoding="utf-8"))
     trees = [make_tree(ROOT / "build" / f"mutants-{i}") for i in range(2)]
+    collect = [trees[0] / ".venv/bin/python", "-m", "pytest", "--collect-only", "-q", "tests"]
+    collected = set(subprocess.run(collect, cwd=trees[0], capture_output=True, text=True).stdout.splitlines())
+    tests = {test for by_line in lines.values() for test in by_line[0]}
+    if len(tests - collected) > len(tests) / 100:
+        sys.exit(f"{options.executed} was measured on other tests, such as {min(tests - collected)}: remove it")
+    for by_line in lines.values():
+        for line, names in by_line.items():
+            by_line[line] = [test for test in names if test in collected]
     with ThreadPoolExecutor(len(trees)) as pool:
 
         def one(mutant: Mutant) -> str:

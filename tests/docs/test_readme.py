@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 
 
 CLASSES = {name: class_of(name) for name in COMMANDS}
-DOCUMENTS = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if p.name != "CHANGELOG.md")
+WRITTEN = [p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if "_build" not in p.parts]
+DOCUMENTS = sorted(p for p in WRITTEN if p.name != "CHANGELOG.md")
 
 
 def commands(text: str) -> list[str]:
