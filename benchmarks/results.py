@@ -42,7 +42,7 @@ def collect(path: Path, wanted: JsonObject) -> JsonObject | None:
 
     Args:
         path: the folder.
-        wanted: section, command and note of `results.toml`; what is absent is told by the run.
+        wanted: section, command and note of `results.toml`; what is absent is in the run.
 
     Returns:
         section, command and note; task, metric and score, which is {n, mean, sd, min, max} over the seeds;
@@ -167,7 +167,7 @@ def train(name: str, facts: JsonObject, out: Path) -> None:
     module = f'"{sys.executable}" -m glassformer '
     shell = re.sub(r"(^|&& |\| )glassformer ", lambda match: match[1] + module, line)
     if subprocess.run(shell, shell=True, check=False).returncode:
-        print(f"warning: {name} did not finish; make results-train goes on with it", file=sys.stderr)
+        print(f"warning: {name} did not finish; make results-train resumes it", file=sys.stderr)
 
 
 def write(root: Path, results: dict[str, JsonObject]) -> None:

@@ -1,4 +1,4 @@
-"""Real processes, really killed: whatever the instant, the run goes on to the weights it would have had."""
+"""Real processes, really killed: whatever the instant, the run ends in the weights it would have had."""
 
 from __future__ import annotations
 

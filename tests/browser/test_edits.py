@@ -66,7 +66,7 @@ def test_the_edit_that_the_page_opens_with_ends_with_its_text(finding: Callable[
     """Back brings both again; an edit that the reader adds to it stays for other texts."""
     of_own = explain(subject_of(MODELS["translate, pre-norm"]), OWN)
     answer, edited = of_own.answer["headline"], of_own.what_if(NO_HEAD).answer_after
-    assert answer != edited, "so that the answer tells"
+    assert answer != edited, "so that the answer shows it"
     page = finding()
     effect(page)
     assert answer_to(page, OWN) == answer

@@ -145,7 +145,7 @@ def test_boxes_of_the_flow_open_their_steps(app: Open) -> None:
     ids=str,
 )
 def test_an_address_that_makes_no_sense_breaks_nothing(app: Open, watch: Watch, params: dict[str, Any]) -> None:
-    watch.expected = "400.*/api/(attribute|erase)" if "class" in params else None  # asked, and told no
+    watch.expected = "400.*/api/(attribute|erase)" if "class" in params else None  # asked, and refused
     page = app("classify, pre-norm", "step", **params)
     for screen in SCREENS:
         page.go(screen, **params)

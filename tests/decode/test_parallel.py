@@ -1,4 +1,4 @@
-"""A large job divided among processes gives what one gives; whatever goes wrong in one of them is told."""
+"""A large job divided among processes gives what one gives; whatever goes wrong in one of them is reported."""
 
 from __future__ import annotations
 

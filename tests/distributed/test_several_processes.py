@@ -137,7 +137,7 @@ def test_stopped_by_two_and_gone_on_with_by_one_and_by_three(tmp_path: Path) -> 
         before = saved(tmp_path, "parts")
         processes = start(tmp_path, size, *arguments)
         processes[0].until(lambda before=before: saved(tmp_path, "parts")[-1:] > before[-1:])
-        processes[struck].send(signal.SIGTERM)  # one alone is told, and all stop after the same update
+        processes[struck].send(signal.SIGTERM)  # one alone gets it, and all stop after the same update
         codes, output = ended(processes)
         assert codes == [143] * size, output
         assert output[0].count("everything is saved") == 1 and not any(output[1:])

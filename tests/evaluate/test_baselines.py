@@ -87,7 +87,7 @@ def clauses(good: list[str], bad: list[str], n: int, seed: int, space: str = "")
     ids=["Chinese", "Japanese", "Thai"],
 )
 def test_scripts_without_spaces_are_counted_by_characters(good: list[str], bad: list[str]) -> None:
-    """By words it would know no clause again and guess; by characters it is a yardstick."""
+    """By words it would know no clause again and guess; by characters it is a fair comparison."""
     row = fit_baselines(*clauses(good, bad, 600, 0), *clauses(good, bad, 200, 1))["tfidf_logistic"]
     assert row["accuracy"] > 0.97
     assert "one, two and three characters" in row["settings"] and "script without spaces" in row["settings"]

@@ -229,6 +229,7 @@ def test_erase_returns_the_prediction_without_the_words() -> None:
 @for_each(
     ("request_", "words"),
     [
+        ({}, "names no tokens"),
         ({"erase": {"source": [99]}}, "99"),
         ({"erase": {"target": [0]}}, "[BOS]"),
         ({"erase": {"text": [0]}}, "no such stream"),
@@ -335,7 +336,7 @@ def test_integrated_gradients_report_errors_that_cancel(monkeypatch: pytest.Monk
     true = 0.01 * math.sqrt(math.pi)
     assert completeness.ok and completeness.error < 1e-12
     assert abs(scores[0] - true) > 0.002, "the score is wrong"
-    assert completeness.token_error > 0.002, "and that is told"
+    assert completeness.token_error > 0.002, "and that is reported"
 
 
 @for_each(

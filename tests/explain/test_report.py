@@ -160,7 +160,7 @@ def test_a_full_file_says_what_it_lacks() -> None:
 
 @for_each("name", ["classify", "translate"])
 def test_the_limit_is_of_the_whole_file(name: str) -> None:
-    """Weights of words and erasures count, too; when there is no room they are left out, and that is told."""
+    """Weights of words and erasures count, too; when there is no room they are left out, and that is reported."""
     explanation = explain(tiny_run(name), TEXTS[name])
     sizes = []
     for limit in (450_000, 300_000, 10_000_000):

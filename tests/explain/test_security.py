@@ -314,7 +314,7 @@ def test_json_has_no_nan(client: Client) -> None:
 
 
 def test_a_hundred_at_once(start: Start) -> None:
-    """One is worked on, eight wait, the others are told to come back; then all is as before."""
+    """One is worked on, eight wait, the others are asked to come back; then all is as before."""
     client, service = start(n_waiting=8)
     with ThreadPoolExecutor(100) as pool:
         requested = [pool.submit(client.post, "/api/trace", {"wait": True, "i": i}) for i in range(100)]

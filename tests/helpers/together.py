@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 def environment_of(rank: int, size: int, port: int) -> dict[str, str]:
-    """What `torchrun` tells a process."""
+    """What `torchrun` gives a process."""
     names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
     return {name: str(value) for name, value in names.items()} | {"MASTER_ADDR": "127.0.0.1"}
 
@@ -149,7 +149,7 @@ def diverge(ranks: ProcessGroup) -> list[Any]:
 
 
 def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
-    """(validated, stop) of each update up to the one to stop after; the last process is told while it validates."""
+    """(validated, stop) of each update up to the one to stop after; the last process gets the signal while it validates."""
     run, state = begin(ranks, "classify", 60, {})
     request, validate = StopRequest(), run.task.validate
 
@@ -183,7 +183,7 @@ def pace(ranks: ProcessGroup) -> list[float]:
 
 
 def differ(ranks: ProcessGroup) -> list[str]:
-    """What processes that differ in one of two facts are told, and those of which the second fails."""
+    """What processes that differ in one of two facts get, and those of which the second fails."""
     output = []
     ranks.assert_same(configuration="a", data="b")
     for work in (lambda: ranks.assert_same(configuration="a", data=str(ranks.rank)), lambda: _fail_in_second(ranks)):

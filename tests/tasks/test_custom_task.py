@@ -166,7 +166,7 @@ def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
 
 
 def test_the_page_spells_no_tasks_name() -> None:
-    """It goes by what it is told of a text: which streams there are, and whether a prediction has a position."""
+    """It uses what it is given of a text: which streams there are, and whether a prediction has a position."""
     spelled = re.compile(rf"""["'`]({"|".join(sorted(set(TASKS) - {"ordered"}))})["'`]""")
     sources = [*(ROOT / "web" / "src").rglob("*.ts*")]
     assert len(sources) > 40

@@ -1,4 +1,4 @@
-"""Settings that come from the data: told with their reason, kept by the run, and given way to what is set by hand."""
+"""Settings that come from the data: logged with their reason, kept by the run, and given way to what is set by hand."""
 
 from __future__ import annotations
 

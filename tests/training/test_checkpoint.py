@@ -129,7 +129,7 @@ def test_whatever_operation_it_dies_after_the_newest_committed_loads(
         assert_loads(path, step)
         assert warnings == []
         found.append(step)
-        # Whoever comes next tidies up and goes on.
+        # Whoever comes next tidies up and resumes.
         save(folder, 4, keep)
         assert_loads(latest_checkpoint(folder)[0], 4)
         assert not list(folder.glob(".*"))

@@ -1,4 +1,4 @@
-"""What is minimised: cross-entropy, or adversarial training beside it, whatever the shape of the logits."""
+"""What is minimised: cross-entropy, or adversarial training with it, whatever the shape of the logits."""
 
 from __future__ import annotations
 

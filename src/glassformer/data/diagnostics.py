@@ -1,7 +1,7 @@
 r"""Files of text as lines or whole documents, with everything that is wrong in them and where, and what stands out.
 
 Lines end at "\n" and nowhere else: `str.splitlines` also breaks at U+2028 and U+0085 and so misaligns
-parallel files. Problems are collected, not raised, so that one pass tells all. Tables are in `tables.py`.
+parallel files. Problems are collected, not raised, so that one pass reports all. Tables are in `tables.py`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Diagnostics:
         n_issues: all of them.
         cut: files of which an error ended the reading.
         counts: harmless things by name, such as "CRLF line ends".
-        notes: what a person should be told, such as which columns were chosen.
+        notes: what a person should know, such as which columns were chosen.
         hashes: path as given → sha256 of its bytes, as they are stored.
     """
 

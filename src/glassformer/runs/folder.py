@@ -1,6 +1,6 @@
 """The folder of a run: the one place that names its files, reads and writes them, and says what state it is in.
 
-Nothing here trains, scores or tells; a run that was cut short lacks files, and reading says so with None. How a
+Nothing here trains, scores or reports; a run that was cut short lacks files, and reading says so with None. How a
 folder inside it is sealed is `sealed_folder.py`'s business, what a value means `records.py`'s. It imports no torch.
 
 Several runs that differ in their seed alone are in one folder, each a run folder like any other; what is said of

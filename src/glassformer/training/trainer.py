@@ -4,7 +4,7 @@ Its files are described in `runs/folder.py`. Every seed is trained as a run alon
 summarises them.
 
 Ctrl-C, SIGTERM and SIGHUP request a stop after the current step, with a checkpoint; a second Ctrl-C aborts. Before the
-first step and after the last they stop the run at once. In each case an error says what is saved and how to go on; its
+first step and after the last they stop the run at once. In each case an error says what is saved and how to resume; its
 exit code is 128 and the signal's number, as in shells: 129 (SIGHUP), 130 (Ctrl-C) or 143 (SIGTERM).
 """
 
@@ -86,7 +86,7 @@ class StopRequest:
 
 
 def interruption_error(number: int, where: str, hint: str) -> Interrupted:
-    """Return the error that ends a run: the signal, where it stopped and what is saved, and how to go on."""
+    """Return the error that ends a run: the signal, where it stopped and what is saved, and how to resume."""
     return Interrupted(f"stopped by {signal.Signals(number).name}{where}", hint, 128 + number)
 
 
@@ -121,7 +121,7 @@ def stop_requests(where_stopped: Callable[[], tuple[str, str]]) -> Iterator[Stop
 
 
 def where_it_stopped(folder: RunFolder) -> tuple[str, str]:
-    """Return what is saved in a run folder whose run ends now, and how to go on."""
+    """Return what is saved in a run folder whose run ends now, and how to resume."""
     path, go_on = folder.path, folder.resume_command
     if folder.finished:
         return f" while writing the report; model and scores are saved in {path}", f"finish it with: {go_on}"
@@ -219,7 +219,7 @@ def resumed_state(context: RunContext, folder: RunFolder, finish: bool = False) 
     if finish or folder.trained:  # where a model is, training is over
         state.progress.finished = state.progress.finished or "stopped"
         if not finish:
-            logger.info(f"{folder.path} trains no more: its model is made, and what is missing beside it is written")
+            logger.info(f"{folder.path} trains no more: its model is made, and only missing files are written")
     return state
 
 

@@ -19,7 +19,7 @@ PAPER, INK, QUIET, RULE = "#fffdf9", "#2b2926", "#827d75", "#e4dfd5"
 SOFT = "#c9c3b8"
 """Bars and raw data behind the thing to be read."""
 ACCENT = "#a8321f"
-"""A book's red. Against greys it differs in lightness too, so it is told apart without colour vision."""
+"""A book's red. Against greys it differs in lightness too, so it is distinct without colour vision."""
 
 DPI, WIDTH = 200, 6.6
 

@@ -133,7 +133,7 @@ def test_dates_read_as_people_write_them(locale, pattern, day, expected):
 
 
 def test_pairs_of_plain_numbers_read_back():
-    """An independent reading of the commonest written forms agrees with every target."""
+    """An independent reading of the most frequent written forms agrees with every target."""
     orders = {"en_US": "mdy", "de_DE": "dmy", "fr_FR": "dmy", "ja_JP": "ymd", "nl_NL": "dmy", "en_GB": "dmy"}
     n_read = 0
     for text, target in zip(data().train.text, data().train.answer, strict=True):

@@ -21,7 +21,7 @@ from glassformer.errors import UsageError
 from glassformer.utils.formatting import counted
 
 LARGEST_FIELD = 1 << 30
-"""Characters; `csv` refuses fields over 131,072 unless told."""
+"""Characters; `csv` refuses fields over 131,072 by default."""
 HEAD_LINES, HEAD_ROWS = 1000, 101
 """Lines that are read before the delimiter is known, and the rows among them that it must part alike."""
 OBJECTS = 'write one object a line, such as {"text": "…", "label": "…"}'

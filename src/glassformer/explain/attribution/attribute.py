@@ -156,6 +156,8 @@ def _log_prob(prediction: Prediction) -> float:
 
 def erase(explanation: Explanation, request: AttributeRequest) -> Erased:
     """Return the prediction with these tokens erased together."""
+    if request.erase is None:
+        raise UsageError("erase names no tokens", "give their positions by stream: {'text': [2]}")
     return erase_each(explanation, request, [request.erase])[0]
 
 

@@ -9,7 +9,7 @@ Requests may come from a page, so nothing in them is trusted. The model is not c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
@@ -192,7 +192,7 @@ class AttributeRequest(Request):
     """Class or token id; default: the predicted class, or the token that follows."""
     foil: Id | None = None
     """Class or token id to contrast with; default: the second most probable class, or none for tokens."""
-    erase: Annotated[dict[StreamName, Positions], "Partial<Record<StreamName, number[]>>"] = field(default_factory=dict)
+    erase: Annotated[dict[StreamName, Positions] | None, "Partial<Record<StreamName, number[]>>"] = None
     """Positions of the tokens to erase, by stream."""
 
 
