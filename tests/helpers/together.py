@@ -149,7 +149,7 @@ def diverge(ranks: ProcessGroup) -> list[Any]:
 
 
 def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
-    """(validated, stop) of each update up to the one to stop after; the last process gets the signal while it validates."""
+    """(validated, stop) of each update up to the one to stop after; the last gets the signal while it validates."""
     run, state = begin(ranks, "classify", 60, {})
     request, validate = StopRequest(), run.task.validate
 

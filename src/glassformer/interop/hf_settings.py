@@ -263,7 +263,7 @@ def read_keys(table: str, config: Mapping[str, Any], where: str, others: str = "
             message = f"{where}: encoder and decoder should be alike here, and {key} is {value!r}, not {found[mark]!r}"
             raise UsageError(message)
         kinds, words = _KINDS.get(mark, ((int, float), "a number"))
-        if value is not None and type(value) not in kinds:
+        if (value is not None or not values) and type(value) not in kinds:
             raise CheckpointError(f"{where}: {key} should be {words}, not {str(value)[:60]!r}")
     if unknown := sorted(config.keys() - known):
         raise UsageError(f"{where} names {unknown[0][:80]!r}, which is not known here", "import another model")

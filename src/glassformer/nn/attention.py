@@ -134,11 +134,15 @@ def fused_attention(
     """
     scale = q.shape[-1] ** -0.5
     if kernel is None:
-        kernel = q.device.type != "cpu" or (q.shape[-2] > 1 and torch.backends.cuda.flash_sdp_enabled())
+        # A compiled layer cannot ask torch, which uses its kernel unless that was forbidden.
+        usable = torch.compiler.is_compiling() or torch.backends.cuda.flash_sdp_enabled()
+        kernel = q.device.type != "cpu" or (q.shape[-2] > 1 and usable)
     if kernel:
         # Torch's `is_causal` aligns the first query with the first key, ours the last with the last.
-        causal = bool(mask and mask.is_causal and q.shape[-2] == k.shape[-2])
-        allowed = None if mask is None or causal else mask.allowed
+        # A branch, since a compiled layer with dynamic shapes knows the result of a comparison only in one.
+        allowed, causal = None if mask is None else mask.allowed, False
+        if mask is not None and mask.is_causal and q.shape[-2] == k.shape[-2]:
+            allowed, causal = None, True
         context = F.scaled_dot_product_attention(q, k, v, allowed, is_causal=causal, scale=scale)
     else:
         # Scaling q is cheaper than scaling the scores.
