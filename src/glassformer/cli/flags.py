@@ -164,7 +164,9 @@ def parse(cls: type[Command], argv: Sequence[str]) -> tuple[list[str], dict[str,
             words.append(token)
         elif name not in known:
             _refuse(name, known, cls.usage)
-        elif (flag := known[name]).off:
+        elif (flag := known[name]).field in values:
+            raise UsageError(f"{name} stands twice, or with its opposite", "give it once")
+        elif flag.off:
             if equals:
                 raise UsageError(f"{name} takes no value, and {value!r} came", "leave out the value")
             values[flag.field] = name == flag.name

@@ -82,15 +82,13 @@ class Predict(Using):
     """Probability below which a classifier answers no label, 0 to 1."""
 
     def run(self) -> Iterator[Result]:
-        model, n, cut = self.model(), 0, 0
+        model, n = self.model(), 0
         if not (texts := self.words[1:]) and console.is_terminal(sys.stdin):
             logger.info("reading texts from the keyboard, one a line; end with Ctrl-D (Windows: Ctrl-Z and Enter)")
         for answer in self.answers(model, texts or ArrivingLines(sys.stdin.buffer if sys.stdin is not None else None)):
-            n, cut = n + 1, cut + bool(answer.get("unfinished"))
+            n += 1
             lines = (re.sub(r"\r\n|\r|\n", " ", line) for line in answer_lines(answer))
             yield answer | {"precision": model.precision}, lines
-        if cut:
-            logger.warning(f"{cut} of {n} translations hit the length limit; a larger --max-new-tokens may help")
         if n == 0:
             logger.warning("nothing came on stdin, so nothing was predicted")
 

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from glassformer.config import FilesConfig
@@ -97,7 +98,7 @@ def scan_table(path: Path, specs: ColumnSpecs, form: FilesConfig) -> InputTable:
     if n_empty := diagnostics.counts["empty lines"]:
         diagnostics.notes.append(f"{path.name}: {n_empty:,} empty line{'s are' if n_empty > 1 else ' is'} left out")
     found = tuple(first if columns.has_header else names or (f"column_{i + 1}" for i in range(columns.n_fields)))
-    if double := next((name for name in found if found.count(name) > 1), None):
+    if (double := next((name for name in found if found.count(name) > 1), None)) is not None:
         raise DataError(f"{path}: several columns have one name ({double!r})", "give each column a name of its own")
     return InputTable(path, columns, found, n_rows, diagnostics.notes, specs, form)
 
@@ -143,7 +144,9 @@ class TableWriter(ExitStack):
         if self.kind == "jsonl":
             self._file.writelines(f"{json_line(row, default=str)}\n" for row in rows)
         else:
-            writer = csv.writer(self._file, lineterminator="\n")
+            # With its own line ends `csv` quotes a field that holds a carriage return alone, too.
+            lines = SimpleNamespace(write=lambda row: self._file.write(row.removesuffix("\r\n") + "\n"))
+            writer = csv.writer(lines)
             if begins and (self.table.columns.has_header or not self.table.columns.n_fields):
                 writer.writerow(self.names)
             writer.writerows([cell_text(row.get(name)) for name in self.names] for row in rows)

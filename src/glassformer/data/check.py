@@ -29,7 +29,7 @@ from glassformer.data.splits import (
 )
 from glassformer.errors import DataError
 from glassformer.runs.records import SplitRecord
-from glassformer.utils.formatting import counted, percent
+from glassformer.utils.formatting import counted, percent, shortened
 
 
 @dataclass(frozen=True)
@@ -165,10 +165,6 @@ class KnownData:
     has_ngrams: bool = False
     better_truncation: str = ""
 
-    @property
-    def is_running_text(self) -> bool:
-        return self.splits["train"].n_duplicates is None
-
 
 def chosen_on_test(known: KnownData) -> Iterator[Finding]:
     """Yield a finding if the weights are chosen on the test split."""
@@ -181,7 +177,7 @@ def shared(known: KnownData) -> Iterator[Finding]:
     """Yield a finding for each part whose texts are in training too."""
     for name, split in known.splits.items():
         if (n := split.n_in_training) and (n_all := split.n_compared):
-            matter = overlap_text(IN_WORDS[name], n, n_all, known.is_running_text)
+            matter = overlap_text(IN_WORDS[name], n, n_all, split.n_duplicates is None)
             remedy = "scores on them say nothing of other texts, so remove them from one of the parts"
             yield Finding(matter, remedy, "overlap", {"n": n, "n_all": n_all})
 
@@ -217,10 +213,10 @@ def unknown(known: KnownData) -> Iterator[Finding]:
 
 def few(known: KnownData) -> Iterator[Finding]:
     """Yield findings about too few examples to train on and to validate on."""
-    if known.is_running_text:
+    train, n_classes = known.splits["train"], len(known.labels)
+    if train.n_duplicates is None:  # running text
         return
-    n, n_classes = known.splits["train"].n, len(known.labels)
-    if n < (FEW_OF_A_CLASS * n_classes or FEW_EXAMPLES):
+    if (n := train.n) < (FEW_OF_A_CLASS * n_classes or FEW_EXAMPLES):
         expect = "scores on other texts may be far lower"
         if known.config.train.init_from is not None:
             expect = "what the pretrained model brings counts for most"
@@ -237,18 +233,17 @@ def lopsided(known: KnownData) -> Iterator[Finding]:
     """Yield findings about classes that are very rare or very frequent in training."""
     counts, n_texts = known.labels, known.splits["train"].n
     if lonely := sorted(label for label, n in counts.items() if n == 1):
-        named = ", ".join(lonely[:5]) + (", …" if len(lonely) > 5 else "")
+        named = ", ".join(shortened(label, 60) for label in lonely[:5]) + (", …" if len(lonely) > 5 else "")
         share = f"{len(lonely)} of {len(counts)} classes have one training example ({named})"
         matter, remedy = f"{share}: expect them never to be answered", "give more of them, or leave them out"
         yield Finding(matter, remedy, "classes of one example", {"n": len(lonely), "n_all": len(counts)})
     for label, n in counts.most_common(1):
         if n > MOST_OF_A_CLASS * n_texts:
-            share = f"{percent(n / n_texts)} of the training texts have the label {label!r}"
+            share = f"{percent(n / n_texts)} of the training texts have the label {shortened(label, 60)!r}"
             matter, remedy = f"{share}: always answering it is right as often", "read macro F1, not accuracy alone"
             yield Finding(matter, remedy, "prevailing class", {"n": n, "n_all": n_texts})
 
 
 def of_data(known: KnownData) -> list[Finding]:
     """Return what is found in the data."""
-    rules = chosen_on_test, shared, cut, unknown, few, lopsided
-    return [finding for rule in rules for finding in rule(known)]
+    return [finding for rule in (chosen_on_test, shared, cut, unknown, few, lopsided) for finding in rule(known)]

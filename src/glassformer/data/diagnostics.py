@@ -125,7 +125,7 @@ class Diagnostics:
         if self.issues:
             more = self.n_issues - 1
             also = f" (and {counted(more, 'more problems')})" if more else ""
-            check = "`glassformer data check` with the same flags lists everything" if more else ""
+            check = "`glassformer data check`, with all files that are named here, lists everything" if more else ""
             raise DataError(f"{self.issues[0]}{also}", hint or check)
 
 
@@ -189,8 +189,8 @@ def _why_no_text(line: str, encoding: str) -> tuple[str, str] | None:
         where = f"byte {at} of the line (0x{byte:02X}) is not {encoding.upper()}"
         return "encoding", f"{where}; --encoding names another, such as {other}"
     if "\0" in line:
-        where = f"byte {line.index(chr(0)) + 1} of the line is NUL"
-        return "nul", f"{where}, which no text holds (in UTF-16: --encoding utf-16-le)"
+        where, form = f"byte {line.index(chr(0)) + 1} of the line is NUL", "UTF-32" if "16" in encoding else "UTF-16"
+        return "nul", f"{where}, which no text holds; take it out (in {form}: --encoding {form.lower()}-le)"
     return None
 
 
@@ -240,9 +240,11 @@ def open_source(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading; one that begins as gzip does is unpacked, in memory.
 
     Raises:
-        DataError: it unpacks to more than MAX_UNPACKED_BYTES.
+        DataError: it unpacks to more than MAX_UNPACKED_BYTES, or is a Parquet file, an archive or a workbook of Excel.
     """
     with open(path, "rb") as file:
+        if file.peek(4)[:4] in (b"PAR1", b"PK\x03\x04"):
+            raise DataError(f"{path} is no text: Parquet, or a workbook", "name it .parquet, or save it as CSV")
         if file.peek(2)[:2] != GZIP_MAGIC:
             yield file
             return

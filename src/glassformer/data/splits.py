@@ -93,8 +93,7 @@ class Split:
         """Return the rows at `index`, in that order, under a new name if `source` is given."""
         rows = [*map(int, index)]
         answer = None if self.answer is None else [self.answer[i] for i in rows]
-        source = self.source if source is None else source
-        return Split([self.text[i] for i in rows], answer, source)
+        return Split([self.text[i] for i in rows], answer, self.source if source is None else source)
 
 
 @dataclass(frozen=True)

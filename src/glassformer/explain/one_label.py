@@ -105,7 +105,8 @@ def _of_one_label(
 ) -> tuple[Look, Labels]:
     probabilities = shares[:, 1].tolist()
     shown = _index(request, names, probabilities)
-    each = list(map(LabelChoice, names, probabilities, map(float, task.decision.thresholds_of(names))))
+    thresholds = map(float, task.decision.thresholds or [THRESHOLD] * len(names))
+    each = list(map(LabelChoice, names, probabilities, thresholds))
     one = Classify(task.config, task.tokenizer, [f"{NOT}{names[shown]}", names[shown]])
     return Look(names[shown], one, lambda model: cast(TextClassifier, model).of_label(shown)), Labels(shown, each)
 

@@ -79,10 +79,6 @@ class Decision:
         """Return what a regressor should output for numbers: their distance from the mean in standard deviations."""
         return (np.asarray(numbers, np.float64) - self.scale[0]) / self.scale[1]
 
-    def thresholds_of(self, labels: Sequence[str]) -> list[float]:
-        """Return the threshold of each of several labels."""
-        return [THRESHOLD] * len(labels) if self.thresholds is None else self.thresholds
-
     def answered(self, probabilities: Float[np.ndarray, "... L"]) -> Bool[np.ndarray, "... L"]:
         """Return which of several labels are answered, by their probabilities."""
         return probabilities >= np.array(THRESHOLD if self.thresholds is None else self.thresholds)
@@ -255,15 +251,17 @@ def warn_of_cut(answers: Sequence[dict[str, Any]], max_len: int) -> int:
 
 
 def warn_at_end(answers: Iterator[dict[str, Any]], max_len: int) -> Iterator[dict[str, Any]]:
-    """Yield the answers, and log after the last how many texts were empty, were cut, or hold unknown tokens."""
+    """Yield the answers, and log after the last how many were empty, cut, of unknown tokens, or unfinished."""
     seen = Counter[str]()
     for answer in answers:
         unknown, empty = answer.get("unknown", 0), not FROM_TEXT.isdisjoint(answer) and not answer["text"].strip()
         seen.update(n=1, empty=empty, cut="truncated" in answer, unknown=unknown, texts=unknown > 0)
+        seen["long"] += "unfinished" in answer
         yield answer
     n, read = seen["n"], f"read with {counted(seen['unknown'], 'tokens')} unknown to the model"
     empty, cut = of_texts(seen["empty"], n, "empty"), cut_message(seen["cut"], n, max_len)
-    for message in filter(None, (empty, cut, of_texts(seen["texts"], n, read))):
+    limit = of_texts(seen["long"], n, "translated up to the length limit; a larger --max-new-tokens may help")
+    for message in filter(None, (empty, cut, of_texts(seen["texts"], n, read), limit)):
         logger.warning(message)
 
 

@@ -94,7 +94,7 @@ class ColumnSpec:
         name: its name in messages.
         flag: the flag that selects the column.
         usual: usual headers, the likeliest first.
-        requested: the header, or the number from 1, given with the flag.
+        requested: the header, or where none is called so the number from 1, given with the flag.
         separator: what parts the labels of a cell, where a text may have several.
         trained: the header of the column in training, where that had one, and then required.
         place: of a column of a table without a header its position in training, and the fields of its rows.
@@ -116,7 +116,7 @@ class ColumnSpec:
 
     @property
     def position(self) -> int | None:
-        """Return the position that a flag names, which counts from 1; None where it names a header, or none does."""
+        """Return the position of a number that a flag gives, counted from 1; None where it gives a name, or nothing."""
         return int(self.requested) - 1 if self.requested and self.requested.isdecimal() else None
 
     def parts(self, cell: str) -> list[str]:
@@ -144,6 +144,8 @@ LABELS = replace(
 NUMBER = replace(LABEL, name="number", usual=tuple(_NUMBERS.split()), doubt=all_numbers, clean=clean_numbers)
 SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
+USUAL = frozenset(name for spec in (FIRST, LABELS, NUMBER, SOURCE, TARGET) for name in spec.usual)
+"""The usual headers of all columns."""
 
 
 @dataclass(frozen=True)
@@ -225,11 +227,9 @@ class _Table:
 
     def place_of(self, spec: ColumnSpec) -> int | None:
         """Return the place of the column that a flag, or else training, names; None where there is none."""
-        wanted = spec.requested or spec.trained
-        if spec.position is not None or not self.header or wanted is None:
-            return spec.position
-        alike = [i for i, name in enumerate(self.names) if plain(name) == plain(wanted)]
-        return next((i for i in alike if self.names[i] == wanted), alike[0] if alike else None)
+        wanted = spec.requested or spec.trained or ""
+        alike = [i for i, name in enumerate(self.names) if self.header and wanted and plain(name) == plain(wanted)]
+        return next((i for i in alike if self.names[i] == wanted), alike[0] if alike else spec.position)
 
     def refuse_absent(self, specs: ColumnSpecs) -> None:
         """Raise UsageError of all columns that flags or training name and that are not there."""
@@ -254,7 +254,7 @@ class _Table:
         unknown = [spec for spec, place in zip(specs, found, strict=True) if place in (None, set())]
         if specs[-1].clean and specs[-1] in unknown and len(binary) > 1:
             return f"{shortened(', '.join(binary), LONGEST_LIST)} hold 0 and 1: {NAMES_OF_LABELS}"
-        flags = " ".join(f"{spec.flag} …" for spec in unknown)
+        flags = " ".join(f"{spec.flag} …" for spec in unknown) or "all are known"
         also = f" (of pairs of texts also {SECOND.flag})" if may_be_pairs(specs) else ""
         names = f"header ({shortened(', '.join(called), LONGEST_LIST)}) or " if self.header else ""
         return f"name what is read, by {names}number from 1: {flags}{also}"
@@ -273,7 +273,9 @@ def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagno
     if len(names) < len(specs):
         needed = f"{counted(len(specs), 'columns')} are needed ({' and '.join(spec.name for spec in specs)})"
         there = f"there {'is' if len(names) == 1 else 'are'} {len(names)}"
-        hint = "write a field for each" if of_json else "--delimiter says what parts them"
+        hint = "write a field for each" if of_json else "write a field for each, or say what parts them: --delimiter"
+        if any(len(row.fields) >= len(specs) for row in sample):
+            hint = f"if line {sample[0].line:,} is a title or a comment, take it out"
         raise DataError(f"{path}: {needed}, but {there}", hint)
     if of_json:
         values = ([row.fields.get(name) for name in names] for row in sample if isinstance(row.fields, dict))
@@ -309,10 +311,11 @@ def has_header(path: Path, names: Sequence[str], below: Sequence[Sequence[str]],
     if may_be_pairs(specs) and not usual[0] and usual[1] and (first := {*lowered}.intersection(_FIRSTS.split())):
         what = f"{path}: by its name the column {min(first)!r} holds the first text of a pair"
         raise UsageError(what, f"name that of the second: {SECOND.flag} …; to read one alone: {TEXT.flag} …")
-    single = not any(" " in name.strip() for name in names)  # words above texts of several
-    n_spaced = (sum(" " in cell.strip() for cell in column) for column in zip(*below, strict=True))
-    of_words = single and len(below) > 1 and 2 * min(n_spaced) > len(below)
-    named = ((spec.trained and not spec.requested) or {*lowered}.intersection(spec.usual) for spec in specs)
+    read = [spec.position for spec in specs if spec.position is not None] or range(len(names))
+    single = not any(" " in names[i].strip() for i in read)  # words above texts of several
+    of_words = single and all(2 * sum(" " in row[i].strip() for row in below) > len(below) > 1 for i in read)
+    others = () if last.doubt is few_values else USUAL  # no sentence is a usual name
+    named = ((spec.trained and not spec.requested) or {*lowered} & {*spec.usual, *others} for spec in specs)
     doubtful = of_words or any(named)
     if all(spec.place for spec in specs) or not doubtful:
         known = next((i for i in (last.position, last.place and last.place[0]) if i is not None), None)
@@ -337,8 +340,9 @@ def _places(table: _Table, specs: ColumnSpecs) -> tuple[int, ...]:
             place = spec.place[0]
         if place is not None and table.header:
             exact = names[place] in (spec.requested, spec.trained)
-            if (twice := names.count(names[place]) if exact else lowered.count(lowered[place])) > 1:
-                message = f"{path}: {twice} columns have the name {names[place]!r}"
+            same = [name for name in names if name == names[place] or (not exact and plain(name) == lowered[place])]
+            if len(same) > 1:
+                message = f"{path}: {len(same)} columns have one name ({', '.join(map(repr, same))})"
                 raise DataError(message, "give each column a name of its own")
         if place is not None and place in places:
             other = specs[places.index(place)].name
@@ -371,8 +375,7 @@ def _refuse_second_header(table: _Table, places: Sequence[int], last: ColumnSpec
     if answers.isdisjoint(last.parts(first[places[-1]])) and (lacks or SUBHEADERS.intersection(map(plain, first))):
         shown = shortened(", ".join(map(repr, first)), LONGEST_LIST)
         what = f"{table.path}:{line}: the row below the header may be a second header or an example ({shown})"
-        without = f"sed {line}d {shlex.quote(table.path.name)} > new{table.path.suffix}"
-        raise UsageError(what, f"take a second header out: {without}; if it is an example: --header yes")
+        raise UsageError(what, f"take a second header out, from line {line:,} on; if it is an example: --header yes")
 
 
 def may_be_pairs(specs: ColumnSpecs) -> bool:
@@ -541,7 +544,3 @@ class DataSchema:
     def has_names(self) -> bool:
         """Return whether texts come with labels or tags, of which few differ, and each gives its share of a split."""
         return self.columns is not None and self.columns[-1].doubt is few_values
-
-    def accepts(self, target: str | None) -> bool:
-        """Return whether a data set with these targets can be read; labels and document borders may be ignored."""
-        return target == self.target or (self.target == "" and target != "target")

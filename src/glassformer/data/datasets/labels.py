@@ -131,7 +131,7 @@ def note_spellings(path: Path, written: Counter[str], diagnostics: Diagnostics) 
         counts[normalised_label(label)] += n
     if n_changed := sum(n for label, n in written.items() if normalised_label(label) != label):
         diagnostics.counts["labels spelled another way"] += n_changed
-        merged = len(written) - len(counts)
+        merged = sum(map(bool, map(normalised_label, written))) - len({*counts} - {""})
         also = f"; {merged} of them became one with another" if merged else ""
         notes.append(
             f"{n_changed:,} labels were brought to NFC, without spaces or invisible characters around them{also}"

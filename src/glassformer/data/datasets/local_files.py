@@ -64,7 +64,7 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: Columns | None =
     if data.dataset != "files" and data.dataset not in BUILT_IN:
         raise UsageError(f'data set "{data.dataset}" does not exist', f"choose from files, {', '.join(BUILT_IN)}")
     module, function, held = BUILT_IN.get(data.dataset, ("", "", schema.target))
-    if not schema.accepts(held):
+    if held != schema.target and (schema.target != "" or held == "target"):  # labels and borders may be ignored
         wanted = HOLDS.get(schema.target, f"texts with {schema.target}s")
         what = f'data set "{data.dataset}" holds {HOLDS[held]}, and {schema.task} needs {wanted}'
         raise UsageError(what, hint=f"start from a recipe for {schema.task}")
@@ -83,6 +83,8 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: Columns | None =
         splits |= cut_running_text(splits["train"], data, "test" in splits, diagnostics)
     elif "valid" not in splits:
         splits |= _set_aside(schema, splits["train"], data, diagnostics)
+    if schema.target and not schema.parallel:
+        diagnostics.counts["empty texts"] += sum(not text.strip() for text in splits["train"].text)
     read = {"notes": [*dict.fromkeys(diagnostics.notes)], "counts": dict(+diagnostics.counts)}
     read |= {"hashes": diagnostics.hashes, "columns": asdict(columns) if columns else {}}
     return limited(TextData(splits["train"], splits["valid"], splits.get("test"), **read), data.limit, data.split_seed)
@@ -171,7 +173,7 @@ def _read_part(
     n = min(len(src), len(tgt))
     if len(src) != len(tgt) and diagnostics.cut.isdisjoint(part):
         counted = f"{len(src):,} lines, but {part[1]} has {len(tgt):,}"
-        diagnostics.error(part[0], n + 1, "line counts", f"{counted}; parallel files pair them line by line")
+        diagnostics.error(part[0], 0, "line counts", f"{counted}; parallel files pair them line by line")
     return Split(src[:n], tgt[:n], str(part[0]), range(1, n + 1))
 
 

@@ -20,8 +20,6 @@ from glassformer.data.diagnostics import TABLES, Diagnostics, is_columnar, numbe
 from glassformer.errors import UsageError
 from glassformer.utils.formatting import counted
 
-LARGEST_FIELD = 1 << 30
-"""Characters; `csv` refuses fields over 131,072 by default."""
 HEAD_LINES, HEAD_ROWS = 1000, 101
 """Lines that are read before the delimiter is known, and the rows among them that it must part alike."""
 OBJECTS = 'write one object a line, such as {"text": "…", "label": "…"}'
@@ -57,7 +55,7 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
             if row.fields != []:
                 yield row
     else:
-        what = f"{path}: a table's name ends in .csv, .tsv or .jsonl, .parquet or .arrow, not {suffix or 'nothing'!r}"
+        what = f"{path}: a table's name ends in .csv, .tsv or .jsonl, .parquet or .arrow, not {suffix or 'in none'}"
         raise UsageError(what, hint="write it as one of these, one text a row")
 
 
@@ -125,7 +123,7 @@ def _plain_rows(
         fields = line.split(delimiter) if line else []
         n_quoted += sum(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
         yield Row(number, fields)
-    if n_quoted and diagnostics.form.quotes is None:
+    if n_quoted:
         fields = "1 field begins and ends" if n_quoted == 1 else f"{n_quoted:,} fields begin and end"
         kept = "with a quote, kept as a character; if they hold fields, as in a CSV: --quotes yes"
         diagnostics.notes.append(f"{path.name}: {fields} {kept}")
@@ -135,7 +133,7 @@ def _quoted_rows(
     path: Path, lines: Iterable[tuple[int, str]], delimiter: str, diagnostics: Diagnostics
 ) -> Iterator[Row]:
     """Yield rows whose quotes hold fields; a row may go over several lines."""
-    csv.field_size_limit(max(csv.field_size_limit(), LARGEST_FIELD))
+    csv.field_size_limit(1 << 30)  # characters; 131,072 by default
     taken: list[tuple[int, str]] = []  # the lines of a row
 
     def feed() -> Iterator[str]:
@@ -188,7 +186,7 @@ def _reason(error: csv.Error, where: str) -> str:
     if "unexpected end" in str(error):
         return f"a quote is not closed {where}; {ADVICE}"
     if "new-line" in str(error):
-        return f"a carriage return stands outside quotes {where}"
+        return f"a carriage return stands outside quotes {where}; save it with line feeds, or put the field in quotes"
     return f"a stray quote ({error}) {where}; {ADVICE}"
 
 
