@@ -159,7 +159,7 @@ class Run:
     ) -> Answer | list[Answer]:
         """Return the answer to a text, a dictionary with the keys of the task's `predict`; of a list, a list of them.
 
-        The answers to a list are in its order, each as if it were alone.
+        The answers to a list are in its order, each as if it were alone; what is sampled depends on its place, too.
 
         Args:
             texts: a text, or a list of texts; where the model reads pairs, a tuple of two texts, or a list of them.
