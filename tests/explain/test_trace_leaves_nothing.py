@@ -82,18 +82,6 @@ def test_dropout_is_off_and_gradients_still_flow() -> None:
     assert not any(record.value.requires_grad for record in t.values())
 
 
-def test_what_the_caller_does_with_the_answer_does_not_reach_the_trace() -> None:
-    model, x = language_model(), ids(4)
-    with torch.no_grad(), trace(model) as t:
-        logits = model(x)
-        logits /= 2.0
-        x.zero_()
-    torch.testing.assert_close(t["logits"].value, logits[0] * 2)
-    assert torch.equal(t["decoder.0.self.norm"].value.isnan().any(), torch.tensor(False))
-    assert t["embedding.ids"].value.tolist() == ids(4)[0].tolist()
-    assert t.check().ok
-
-
 def test_autocast_is_off_within() -> None:
     model = language_model()
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
