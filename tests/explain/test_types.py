@@ -17,13 +17,13 @@ from tests.helpers.serving import TEXTS, tiny_run
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased
-from glassformer.explain.capture.sites import AXES
+from glassformer.explain.capture.sites import AXES, SITES
 from glassformer.explain.explanation import explain
 from glassformer.explain.page.manifest import Manifest, RunInfo
 from glassformer.explain.page.responses import ApiError, error_response
 from glassformer.explain.page.saved_page import SavedPageData, saved_page_html
 from glassformer.explain.page.service import SavedPageFile, Service
-from glassformer.explain.page.typescript import INTERFACES, NOT_SENT, REQUESTS, type_ts
+from glassformer.explain.page.typescript import INTERFACES, NOT_SENT, PAGE, REQUESTS, type_ts, types_ts
 from glassformer.explain.streams import Stream, StreamName
 
 NAMES = {"AxisName": set(AXES), "StreamName": set(get_args(StreamName))}
@@ -95,6 +95,11 @@ def test_json_matches_its_type(name: str) -> None:
     ]
     for value, kind in answers:
         assert not list(wrong(json.loads(json.dumps(value, allow_nan=False)), kind, kind.__name__))
+
+
+def test_the_types_of_the_page_are_those_of_python() -> None:
+    assert (PAGE / "types.ts").read_text(encoding="utf-8") == types_ts(), "run: make web"
+    assert {axis for site in SITES.values() for axis in site.axes} <= AXES.keys()
 
 
 def test_wrong_reports_mismatches() -> None:
