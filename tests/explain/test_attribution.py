@@ -22,13 +22,15 @@ from glassformer.explain.attribution.value_function import AttributeRequest, mak
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
 TASKS = ["classify", "translate", "lm"]
+BOTH_SIDES = ("classify", "pretrain")
+"""Tasks of which a prediction reads the whole text."""
 METHODS = ["erase", "integrated_gradients"]
 
 
 def example(name: str, **model: Any) -> Explanation:
     """Return an explanation for a text of each task."""
-    text = {"classify": "a b c good d e f", "translate": "abcdef", "lm": "ab cd e fg a"}[name]
-    return infer(untrained(name, **model), text, "fedcba")
+    text = {"classify": "a b c good d e f", "translate": "abcdef", "lm": "ab cd e fg a", "pretrain": "ab [MASK] cd e"}
+    return infer(untrained(name, **model), text[name], "fedcba")
 
 
 def last(explanation: Explanation) -> int:
@@ -54,20 +56,21 @@ def quantity(explanation: Explanation, erased: dict[str, list[int]], request: At
         return float(logits[first] - logits[second])
     i = request.prediction
     assert i is not None
-    row, target = logits[i], actual_of(explanation, i)
+    row, predicted = logits[i], explanation.predictions[i]
+    target = (predicted.actual or predicted.top[0]).id
     return float(row.log_softmax(-1)[target]) if request.foil is None else float(row[target] - row[request.foil])
 
 
 @for_each("positions", ["sinusoidal", "rotary"])
-@for_each("name", TASKS)
+@for_each("name", [*TASKS, "pretrain"])
 def test_erase_scores_equal_the_drops_without_each_word(name: str, positions: str) -> None:
     e = example(name, positions=positions)
-    request = AttributeRequest(method="erase", prediction=last(e))
+    request = AttributeRequest(method="erase", prediction=e.generated[0] if name == "pretrain" else last(e))
     result = attribute(e, request)
     assert result.value == pytest.approx(quantity(e, {}, request), abs=1e-5)
     seen = 0
     for stream in e.streams:
-        end = len(stream) if stream is not e.streams[-1] or name == "classify" else last(e) + 1
+        end = len(stream) if stream is not e.streams[-1] or name in BOTH_SIDES else last(e) + 1
         for word in range(len(stream.word_texts)):
             here = [i for i, w in enumerate(stream.words) if w == word and i < end]
             fall = result.value - quantity(e, {stream.name: here}, request)
@@ -114,7 +117,7 @@ def test_the_least_certain_token_is_explained_or_any_by_its_index(name: str, met
 
 
 @for_each("pre_norm", [True, False])
-@for_each("name", TASKS)
+@for_each("name", [*TASKS, "pretrain"])
 def test_integrated_gradients_sum_to_the_change(name: str, pre_norm: bool) -> None:
     """Explain the prediction, or of three texts the one, that erasing everything changes most."""
     first = example(name, pre_norm=pre_norm)

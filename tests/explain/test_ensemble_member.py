@@ -20,7 +20,6 @@ from glassformer.explain.explanation import TraceRequest, compute_decoding, expl
 from glassformer.explain.page.manifest import run_info
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.run import Run
-from glassformer.runs.model_folder import save_snapshot
 
 TEXT = "refunds xyzzy card"
 
@@ -89,15 +88,6 @@ def test_a_saved_page_holds_the_weights_of_each_member(run: Run) -> None:
     assert [trace["together"]["member"] for trace in data["traces"]] == [1, 2]
     assert data["tensors"]["t1"]["ngrams.weight"] != data["tensors"]["t2"]["ngrams.weight"]
     assert data["erased"][0]["erased"]["original"] == pytest.approx(first.attribute("erase").value, abs=1e-6)
-
-
-def test_members_of_a_checkpoint_are_traced(tmp_path: Path) -> None:
-    run = ngram_run(tmp_path, members=2)
-    snapshot = {name: 2 * tensor for name, tensor in run.model.state_dict().items()}
-    save_snapshot(tmp_path / "snapshots", 8, snapshot)
-    e = run.explain(TEXT, member=1, checkpoint="step-00000008")
-    assert torch.equal(e.subject.model.ngrams.weight, 2 * run.model.members[1].ngrams.weight)
-    assert e.together is not None and e.together.size == 2
 
 
 @for_each("task", ["translate", "lm"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.explain.test_edits import explained
-from tests.explain.test_sweeps import differing, number
+from tests.explain.test_sweeps import cell, number
 from tests.helpers.for_each import for_each
-from tests.helpers.matrix import TEXTS, matrix_run, stack_of
+from tests.helpers.matrix import TEXTS, matrix_run, second_text, stack_of
 
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.edits.findings import (
@@ -83,9 +83,10 @@ def test_a_file_of_findings_that_is_none_is_refused(text: str, message: str, tmp
 
 def test_the_head_that_decides_is_found_or_not() -> None:
     """What is found decides; of random weights it may be no head."""
-    a, b = differing("classify")
+    a = cell("classify")
+    b = second_text(a)
     found = find_head(a, b)
     if found is not None:
         assert a.what_if(*found.edits).answer_after == b.answer["headline"]
     with pytest.raises(UsageError, match="tokens"):
-        find_head(a, explained("classify", "a b"))
+        find_head(a, explain(a.run, "a b"))

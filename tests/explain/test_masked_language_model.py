@@ -10,7 +10,6 @@ from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import explain
 from glassformer.explain.page.manifest import manifest
 from glassformer.run import Run
@@ -57,24 +56,6 @@ def test_the_steps_of_the_head_are_recorded_and_can_be_edited(form: str) -> None
     torch.testing.assert_close(zeros["mlm_norm"].value, norm(torch.zeros_like(e.records["mlm_hidden"].value)))
     with pytest.raises(UsageError, match="no sum of parts"):
         e.sweep("contributions")
-
-
-@for_each("form", FORMS)
-def test_a_prediction_depends_on_words_of_both_sides(form: str) -> None:
-    e = explain(run_of(form), TEXT)
-    index = e.generated[0]
-    function = make_value_function(e, AttributeRequest(prediction=index))
-    assert function.erase_id == e.subject.task.tokenizer.mask_id
-    value = function.baseline_and_value()[1]
-    assert abs(value - e.predictions[index].top[0].log_prob) < 1e-4
-    if form != "n-grams":
-        inputs = {**e.model_inputs, "ids": e.model_inputs["ids"].clone()}
-        inputs["ids"][0, torch.from_numpy(function.words["text"] == function.n_words - 1)] = function.erase_id
-        with torch.no_grad():
-            erased = e.subject.model(**inputs)[0, index].log_softmax(dim=-1)[function.measure.ids[0]]
-        scores = function.sum_over_words(torch.tensor(e.attribute(prediction=index).scores["text"]).numpy())
-        assert abs(scores[-1] - (value - float(erased))) < 1e-4
-    assert e.attribute("integrated_gradients", prediction=index).completeness.ok
 
 
 def test_a_text_without_masks_predicts_each_of_its_tokens() -> None:

@@ -17,7 +17,6 @@ from tests.helpers.forking import until
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
-from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.service import Worker
 from glassformer.explain.request import TraceRequest
 
@@ -78,21 +77,6 @@ def test_any_json_is_a_request_or_is_refused(data: dict[str, Any]) -> None:
     except UsageError:
         return
     assert isinstance(request.text, str) and all(type(i) is int for i in request.prefix)
-
-
-def test_a_full_queue_refuses_and_a_failure_is_an_answer() -> None:
-    worker, gate = Worker(n_waiting=2), threading.Event()
-    first = worker.submit(gate.wait)
-    until(first.running)
-    second, third = worker.submit(lambda: 1 / 0), worker.submit(lambda: 7)
-    with pytest.raises(RequestError) as caught:
-        worker.submit(lambda: None)
-    assert caught.value.status == 503
-    gate.set()
-    with pytest.raises(ZeroDivisionError):
-        second.result(5)
-    assert third.result(5) == 7
-    worker.close()
 
 
 def test_cancelled_work_is_not_done_and_closing_drops_what_waits() -> None:

@@ -111,6 +111,9 @@ def test_what_is_not_there_or_no_question_is_refused_with_a_sentence(clients: Cl
 
 
 def test_words_are_weighed_edits_applied_and_sweeps_answered(clients: Clients) -> None:
+    translator, question = clients["translate"][1], {"text": "abcd", "decode": {"beam_size": 3, "max_new_tokens": 4}}
+    traced, decoded = (translator.post(f"/api/{path}", question).json() for path in ("trace", "decode"))
+    assert decoded == {key: traced[key] for key in ("decode", "answer", "streams")}
     run, client = clients["classify"]
     base = client.post("/api/trace", {"text": TEXTS["classify"]}).json()
     scores = client.post("/api/attribute", {"trace": base["id"], "method": "erase"}).json()["scores"]["text"]
@@ -138,13 +141,6 @@ def test_a_page_is_saved_with_its_edits_and_second_text(client: Client, monkeypa
     assert (data["view"], data["dropped"]) == (view, saved["dropped"])
     twice = Page(client.post("/api/save", {"request": first, "other": first}).json()["page"]).data()
     assert len(twice["traces"]) == 1 and "view" not in twice
-
-
-def test_decoding_alone_answers_what_a_trace_would(clients: Clients) -> None:
-    _, client = clients["translate"]
-    question = {"text": "abcd", "decode": {"beam_size": 3, "max_new_tokens": 4}}
-    traced, decoded = client.post("/api/trace", question).json(), client.post("/api/decode", question).json()
-    assert decoded == {key: traced[key] for key in ("decode", "answer", "streams")}
 
 
 def test_four_traces_are_kept_the_least_used_goes() -> None:

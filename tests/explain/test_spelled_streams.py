@@ -69,14 +69,6 @@ def test_a_classifier_answers_as_predict(kind: str, text: str, pad: int) -> None
     assert all(check.ok for check in e.checks)
 
 
-@for_each("text", ["abc ba", "a", "", "xyz", "abcdefg " * 9])
-def test_a_language_model_answers_as_predict(text: str) -> None:
-    e = run_of("hashed").explain(text, max_new_tokens=6, decode_seed=3)
-    n = e.decode.settings.max_new_tokens  # fewer where the context is full
-    assert e.answer["headline"] == run_of("hashed").predict(text, max_new_tokens=n, decode_seed=3)["text"]
-    assert all(check.ok for check in e.checks)
-
-
 def test_the_ngrams_of_each_token_are_named() -> None:
     run = run_of("ngrams")
     stream = run.explain("refunding 😀").streams[0]
@@ -145,15 +137,6 @@ def test_bigrams_are_added_without_ngrams() -> None:
     records = run.explain(PAIRS).records
     assert records["embedding.with_bigrams"].inputs == ("embedding.rows", "embedding.bigrams")
     assert "embedding.with_ngrams" not in records
-
-
-def test_source_lines_of_ngram_steps() -> None:
-    records = explained("ngrams").records
-    marked = {id: record.source.marked for id, record in records.items() if record.source}
-    assert "embedding_bag" in marked["embedding.ngrams"] and "+ added" in marked["embedding.with_ngrams"]
-    assert "ngrams_of(" in marked["embedding.ngram_ids"]
-    hashed = explained("hashed").records["embedding.ngram_ids"].source
-    assert hashed is not None and "self.n_rows + 1" in hashed.marked
 
 
 @for_each("kind, mask_prob", [("ngrams", 0.05), ("ngrams", 0.0), ("bigrams", 0.05), ("hashed", 0.0)])

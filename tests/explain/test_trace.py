@@ -158,19 +158,6 @@ def test_steps_that_only_some_models_have() -> None:
     assert plain["decoder.0.self.q"].inputs == ("decoder.0.self.q_proj",) and "decoder.0.self.q_heads" not in plain
 
 
-@for_each("pre_norm", [True, False])
-def test_the_residual_stream(pre_norm) -> None:
-    t, _ = traced(translator(pre_norm=pre_norm), ids(5), ids(4), padding(5))
-    end, memory = ("residual", "encoder.norm") if pre_norm else ("norm", "encoder.1.ff.norm")
-    assert t["encoder.0.self.residual"].inputs == ("src_embedding.sum", "encoder.0.self.out")
-    assert t["encoder.1.self.residual"].inputs == (f"encoder.0.ff.{end}", "encoder.1.self.out")
-    assert t["decoder.0.cross.residual"].inputs == (f"decoder.0.self.{end}", "decoder.0.cross.out")
-    assert t["decoder.1.cross.k_proj"].inputs == t["decoder.1.cross.v_proj"].inputs == (memory,)
-    assert t["decoder.1.cross.q_proj"].inputs == ("decoder.1.cross.norm" if pre_norm else "decoder.1.self.norm",)
-    assert t["logits"].inputs == ("decoder.norm" if pre_norm else "decoder.1.ff.norm",)
-    assert ("encoder.norm" in t) == pre_norm
-
-
 def test_streams_stacks_layers_and_blocks() -> None:
     t, _ = traced(translator(), ids(5), ids(4), padding(5))
     weights = t["decoder.1.cross.weights"]
