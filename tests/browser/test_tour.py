@@ -150,24 +150,15 @@ def test_escape_or_no_thanks_ends_it_and_is_remembered_but_it_is_found_under_key
     assert page.count(".offer") == 0
 
 
-@pytest.mark.parametrize(
-    ("model", "limit", "titles", "n"),
-    [
-        ("ensemble", "ensemble of 3 models", [], [6]),
-        (
-            "pretrain, pre-norm",
-            "no step about forced tokens or temperature",
-            ["How certain is it?", "Which token does it attend to?", "Block it"],
-            [4, 5],
-        ),
-    ],
-)
-def test_it_says_what_it_shows_or_cannot_show(app: Open, model: str, limit: str, titles: list, n: list) -> None:
-    page = app(ngram_run(members=3), text="refunds lost card") if model == "ensemble" else app(model)
+def test_it_says_what_it_shows_or_cannot_show(app: Open) -> None:
+    page = app(ngram_run(members=3), text="refunds lost card")
     begin(page)
-    assert limit in page.text("[data-role=tour-limit]")
-    seen = [title for title, _ in walk(page)]
-    assert seen[: len(titles)] == titles and len(seen) in n
+    assert "ensemble of 3 models" in page.text("[data-role=tour-limit]")
+    page = app("pretrain, pre-norm")
+    begin(page)
+    assert "no step about forced tokens or temperature" in page.text("[data-role=tour-limit]")
+    titles = [title for title, _ in walk(page)]
+    assert titles[:3] == ["How certain is it?", "Which token does it attend to?", "Block it"] and 4 <= len(titles) <= 5
 
 
 def test_in_a_saved_page_without_storage(context: Callable[..., BrowserContext], saved: Callable[..., Path]) -> None:
