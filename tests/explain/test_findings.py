@@ -23,7 +23,7 @@ from glassformer.explain.edits.findings import (
 )
 from glassformer.explain.explanation import TraceRequest, explain
 
-ASKED_FOR: dict[str, dict[str, Any]] = {
+REQUESTED: dict[str, dict[str, Any]] = {
     "multilabel": {"label": "good"},
     "tag": {"label": "4"},
     "translate": {"target": "ab", "member": 1},
@@ -31,9 +31,9 @@ ASKED_FOR: dict[str, dict[str, Any]] = {
 }
 
 
-@for_each("task", ASKED_FOR)
+@for_each("task", REQUESTED)
 def test_a_finding_is_measured_again_on_the_same(task: str, tmp_path: Path) -> None:
-    fields = ASKED_FOR[task]
+    fields = REQUESTED[task]
     run = matrix_run(task, fields.get("member", 0) + 1)
     e = explain(run, TraceRequest.from_dict({"text": TEXTS[task], **fields}))
     made = [make_finding(e, [f"{stack_of(task)}.0.self.{part}=0"]) for part in ("out", "head1")]
