@@ -74,6 +74,7 @@ def test_the_last_update_of_a_parameter_can_be_read(optimizer: str, kept: set[st
         assert np.array_equal(first.tensor(f"{WEIGHT}.{name}"), records.tensor(f"{WEIGHT}.{name}_before"))
     base = e.base
     assert base is not None and e.learning is not None
+    assert np.array_equal(first.tensor(f"{WEIGHT}.before"), base.records.tensor(WEIGHT))
     [constants] = [group.constants for group in e.learning.groups if WEIGHT in group.params]
     before, gradient = (records.tensor(f"{WEIGHT}.{name}") for name in ("before", "clipped_grad"))
     if optimizer == "sgd":
