@@ -147,6 +147,8 @@ def test_the_limit_is_of_the_whole_file(name: str) -> None:
     with pytest.raises(UsageError, match="more than 300,000"):
         saved_page_html(explanation, max_bytes=300_000, seconds=600)
     html, dropped = saved_page_html(explanation, seconds=600)
+    longer = explain(tiny_run(name), TEXTS[name])
+    assert len(saved_page_html(longer, max_bytes=450_000, seconds=600)[0].encode()) <= 450_000
     data, first = Page(html).data(), Page(html).data()["attributions"][0]
     of_first = [e for e in data["erased"] if e["request"].get("prediction") == first["request"].get("prediction")]
     least = size_of([first, *of_first]) + 60  # seconds differ in length
