@@ -1,7 +1,4 @@
-"""Tiny models with random weights: four families, pre-norm and post-norm, each with other parts inside.
-
-Between them they have every kind of norm, position, activation and pooling that a page may have to show.
-"""
+"""Tiny models with random weights: four families, pre-norm and post-norm, each with other parts inside."""
 
 from __future__ import annotations
 
@@ -20,17 +17,12 @@ Parts = tuple[str, dict[str, Any]]
 
 MODELS: dict[str, Parts] = {
     "classify, pre-norm": ("classify", {"pre_norm": True}),
-    "classify, post-norm": (
-        "classify",
-        {"pre_norm": False, "positions": "learned", "activation": "gelu", "pooling": "mean+max"},
-    ),
     "translate, pre-norm": (
         "translate",
         {"pre_norm": True, "n_layers": 2, "norm": "rms", "activation": "swiglu", "bias": False},
     ),
     "translate, post-norm": ("translate", {"pre_norm": False, "tie_embeddings": False, "n_layers": 1}),
     "lm, pre-norm": ("lm", {"pre_norm": True, "positions": "rotary", "activation": "swiglu", "max_ngram": 3}),
-    "lm, post-norm": ("lm", {"pre_norm": False, "positions": "learned", "norm": "rms"}),
     "pretrain, pre-norm": ("pretrain", {"pre_norm": True}),
     "pretrain, post-norm": ("pretrain", {"pre_norm": False, "norm": "rms", "tie_embeddings": False}),
 }

@@ -10,41 +10,43 @@ from tests.browser.app import Open
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.attribution.attribute import AttributeRequest, erase
-from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
+
+CLASSIFIER, TRANSLATOR = "classify, pre-norm", "translate, pre-norm"
 
 
-def test_an_erased_word_moves_the_probability_as_in_python(app: Open) -> None:
-    explanation = explain(subject_of(MODELS["classify, pre-norm"]), TEXTS["classify"])
-    best = explanation.predictions[0].top[0]
-    page = app("classify, pre-norm", "why", text=TEXTS["classify"])
+def explained(name: str, **fields: object) -> Explanation:
+    return explain(subject_of(MODELS[name]), TraceRequest.from_dict({"text": TEXTS[MODELS[name][0]]} | fields))
+
+
+def test_words_are_scored_and_erased_as_in_python(app: Open) -> None:
+    e = explained(CLASSIFIER)
+    page = app(CLASSIFIER, "why", text=TEXTS["classify"])
+    for method in ("erase", "integrated_gradients"):
+        page.go("why", text=TEXTS["classify"], method=method)
+        page.wait("[data-word='0'][data-sign]:not([data-score='0'])")
+        page.settle()
+        expected = e.attribute(method).scores["text"]
+        shown = page.all("[data-word]", "[+one.dataset.score, one.dataset.sign]")
+        assert [score for score, _ in shown] == pytest.approx(expected, rel=1e-4, abs=1e-5)
+        clear = 0.03 * max(map(abs, expected))
+        assert all(sign == ("for" if score > 0 else "against") for score, sign in shown if abs(score) > clear)
+    best = e.predictions[0].top[0]
     assert page.value("main [data-role=probability]") == pytest.approx(math.exp(best.log_prob), rel=1e-5)
-    page.wait("[data-word='2']")
     page.page.focus("[data-word='2']")
     page.press(" ")
     page.wait("[data-word='2'][aria-pressed=true]")
-    message = erase(explanation, AttributeRequest.from_dict({"trace": explanation.id, "erase": {"text": [2]}}))
-    expected = next(math.exp(c.log_prob) for c in message.prediction.top if c.id == best.id)
+    erased = erase(e, AttributeRequest(erase={"text": [2]})).prediction.top
     page.until(
         "expected => Math.abs(document.querySelector('main [data-role=probability]').dataset.value - expected) < 1e-5",
-        expected,
+        next(math.exp(c.log_prob) for c in erased if c.id == best.id),
     )
     page.click("[data-role=restore]")
     page.wait("[data-word='2'][aria-pressed=false]")
 
 
-@pytest.mark.parametrize("method", ["erase", "integrated_gradients"])
-def test_words_are_scored_as_in_python(app: Open, method: str) -> None:
-    page = app("classify, pre-norm", "why", text=TEXTS["classify"], method=method)
-    page.wait("[data-word='0'][data-sign]:not([data-score='0'])")
-    expected = explain(subject_of(MODELS["classify, pre-norm"]), TEXTS["classify"]).attribute(method).scores["text"]
-    shown = page.all("[data-word]", "[+one.dataset.score, one.dataset.sign]")
-    assert [score for score, _ in shown] == pytest.approx(expected, rel=1e-4, abs=1e-5)
-    clear = 0.03 * max(map(abs, expected))
-    assert all(sign == ("for" if score > 0 else "against") for score, sign in shown if abs(score) > clear)
-
-
-def test_forcing_a_token_goes_on_from_it(app: Open) -> None:
-    page = app("translate, pre-norm", "decode", text=TEXTS["translate"])
+def test_decoding_goes_on_from_a_forced_token(app: Open) -> None:
+    page = app(TRANSLATOR, "decode", text=TEXTS["translate"])
     force = page.page.locator("[data-role=force]:not([disabled])").first
     candidate = int(force.get_attribute("data-candidate") or "-1")
     force.focus()
@@ -53,17 +55,15 @@ def test_forcing_a_token_goes_on_from_it(app: Open) -> None:
     page.ready("decode")
     prefix = [int(i) for i in page.param["prefix"].split(".")]
     assert prefix[-1] == candidate
-    request = TraceRequest(TEXTS["translate"], prefix=tuple(prefix))
-    headline = explain(subject_of(MODELS["translate, pre-norm"]), request).answer["headline"]
+    headline = explained(TRANSLATOR, prefix=prefix).answer["headline"]
     assert "".join(headline.split()) in "".join(page.text("[data-role=answer]").split())
     page.click("[data-role=unforce]")
     page.until("() => !location.hash.includes('prefix=')")
 
 
 def test_the_beam_tree_has_every_candidate_and_names_its_lines(app: Open) -> None:
-    page = app("translate, pre-norm", "decode", text="abc", beam_size=3, max_new_tokens=6, position=1)
-    request = TraceRequest("abc", decode={"beam_size": 3, "max_new_tokens": 6})
-    steps = explain(subject_of(MODELS["translate, pre-norm"]), request).decode.steps
+    page = app(TRANSLATOR, "decode", text="abc", beam_size=3, max_new_tokens=6, position=1)
+    steps = explained(TRANSLATOR, text="abc", decode={"beam_size": 3, "max_new_tokens": 6}).decode.steps
     candidates = {f"{t}.{i}": c for t, row in enumerate(steps) for i, c in enumerate(row)}
     kept = {key for key, c in candidates.items() if c.row is not None or c.finished}
     assert set(page.all("[data-beam]", "one.dataset.beam")) == set(candidates) > kept
@@ -77,9 +77,9 @@ def test_the_beam_tree_has_every_candidate_and_names_its_lines(app: Open) -> Non
 
 def test_temperature_reshapes_the_bars_exactly(app: Open) -> None:
     page = app("lm, pre-norm", "decode", text=TEXTS["lm"], position=2)
-    explanation = explain(subject_of(MODELS["lm, pre-norm"]), TEXTS["lm"])
-    index = next(i for i, p in enumerate(explanation.predictions) if p.position == 2)
-    logits = np.asarray(explanation.tensor("logits"), dtype=np.float64)[index]
+    e = explained("lm, pre-norm")
+    index, t = next(i for i, p in enumerate(e.predictions) if p.position == 2), e.subject.task.tokenizer
+    logits = np.asarray(e.tensor("logits"), dtype=np.float64)[index]
     best = [int(i) for i in np.argsort(-logits, kind="stable")]
     shown = page.all("[data-candidate]", "[+one.dataset.candidate, one.innerText]")
     assert [candidate for candidate, _ in shown] == best[: len(shown)]
@@ -87,7 +87,6 @@ def test_temperature_reshapes_the_bars_exactly(app: Open) -> None:
     page.page.locator("[data-role=slider-temperature]").fill("2")
     page.until("() => location.hash.includes('sampling=')")
     page.settle()
-    t = explanation.subject.task.tokenizer
     halved = logits / 2
     halved[[t.pad_id, t.unk_id, t.bos_id, t.mask_id]] = -np.inf  # never written, so never drawn
     for i in [i for i in best if np.isfinite(halved[i])][:5]:
@@ -96,15 +95,14 @@ def test_temperature_reshapes_the_bars_exactly(app: Open) -> None:
 
 
 def test_every_head_of_attention_is_shown_and_arrow_keys_walk_through_them(app: Open) -> None:
-    page = app("translate, pre-norm", "attention", text=TEXTS["translate"])
-    explanation = explain(subject_of(MODELS["translate, pre-norm"]), TEXTS["translate"])
+    page = app(TRANSLATOR, "attention", text=TEXTS["translate"])
     for kind in ("encoder.*.self", "decoder.*.self", "decoder.*.cross"):
-        records = explanation.trace.find(f"{kind}.weights")
-        page.go("attention", node=records[0].id)
-        page.wait(f'figure[data-node="{records[0].id}"]')
+        nodes = [kind.replace("*", str(layer)) + ".weights" for layer in (0, 1)]
+        page.go("attention", node=nodes[0])
+        page.wait(f'figure[data-node="{nodes[0]}"]')
         page.settle()
         heads = page.all("[data-head]", "one.dataset.head")
-        assert heads == [f"{record.id}:{head}" for record in records for head in (0, 1)] and len(records) == 2
+        assert heads == [f"{node}:{head}" for node in nodes for head in (0, 1)]
         assert page.count("[data-head] canvas") == len(heads), "each is drawn"
     page.page.focus("[data-head][aria-pressed=true]")
     for key, node, head in [
@@ -120,38 +118,33 @@ def test_every_head_of_attention_is_shown_and_arrow_keys_walk_through_them(app: 
 
 def test_the_heaviest_of_the_cells_that_share_a_pixel_is_seen(app: Open) -> None:
     """In the small picture of a head over a long text, whose cells are smaller than a pixel."""
-    run, text = subject_of(MODELS["classify, pre-norm"], max_len=240), "a b good c a " * 48
+    run, text = subject_of(MODELS[CLASSIFIER], max_len=240), "a b good c a " * 48
     page = app(run, "attention", text=text)
     page.settle()
     weights = np.asarray(explain(run, text).tensor("encoder.0.self.weights"))[1]
-    (red,) = page.all(
+    [(wide, pixels)] = page.all(
         '[data-head="encoder.0.self.weights:1"] canvas',
-        """(({ data }) => Array.from({ length: one.height }, (_, row) => Array.from({ length: one.width },
-            (_, col) => data[4 * (row * one.width + col)])))(
-            one.getContext("2d").getImageData(0, 0, one.width, one.height))""",
+        '[one.width, [...one.getContext("2d").getImageData(0, 0, one.width, one.height).data]]',
     )
-    high, wide = len(red), len(red[0])
+    red = np.asarray(pixels).reshape(-1, wide, 4)[..., 0]
     assert weights.shape == (240, 240) and 60 < wide < 200, "there are fewer pixels than cells"
-    heaviest = np.zeros((high, wide))
-    at = np.ix_(np.arange(240) * high // 240, np.arange(240) * wide // 240)
+    heaviest = np.zeros(red.shape)
+    at = np.ix_(*(np.arange(240) * n // 240 for n in red.shape))
     np.maximum.at(heaviest, at, weights)
-    darkness = 255.0 - np.asarray(red)[np.unravel_index(np.argsort(heaviest, axis=None), heaviest.shape)]
+    darkness = 255.0 - red[np.unravel_index(np.argsort(heaviest, axis=None), red.shape)]
     assert np.all(np.diff(darkness) >= 0) and len(set(darkness)) > 10
 
 
 def test_compare_opens_with_the_most_similar_example(app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "glassformer.explain.page.manifest.examples", lambda _: ["a b good c a", "b bad", "a b bad c a"]
-    )
-    run = subject_of(MODELS["classify, pre-norm"])
-    page = app(run, "compare", text="a b good c a")
+    first, second = "a b good c a", "a b bad c a"
+    monkeypatch.setattr("glassformer.explain.page.manifest.examples", lambda _: [first, "b bad", second])
+    run = subject_of(MODELS[CLASSIFIER])
+    page = app(run, "compare", text=first)
     page.wait("[data-side=B]")
-    assert page.param["o.text"] == "a b bad c a"
+    assert page.param["o.text"] == second
     page.settle()
-    answers = [explain(run, text).answer for text in ("a b good c a", "a b bad c a")]
-    assert answers[0] != answers[1]
-    for side, answer in zip("AB", answers, strict=True):
-        shown = page.text(f"[data-side={side}]")
+    for side, text in (("A", first), ("B", second)):
+        shown, answer = page.text(f"[data-side={side}]"), explain(run, text).answer
         assert answer["headline"] in shown and answer["detail"] in shown
     page.page.get_by_text("Remove B").click()
     page.until("() => !location.hash.includes('o.text')")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.browser.app import App, Open, Watch
+from tests.browser.app import Open, Watch
 from tests.browser.models import subject_of
 from tests.helpers.matrix import TEXTS, matrix_run, with_temperature
 from tests.helpers.ngram_runs import ngram_run
@@ -19,52 +19,40 @@ from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop import transfer
 from glassformer.run import Run
 
-TEXT = "a b good b a"
+TEXT = TEXTS["regress"]
 
 
-@pytest.fixture
-def page(app: Open) -> App:
-    """Of a model whose answer is a number."""
-    return app(matrix_run("regress"), "flow", text=TEXT)
-
-
-def test_a_number_has_no_probability(page: App) -> None:
+def test_a_number_has_no_probability_and_words_are_weighed_in_its_units(app: Open, saved: Callable[..., Path]) -> None:
+    run = matrix_run("regress")
+    e, number = run.explain(TEXT), f"{run.predict(TEXT)['number']:.3g}"
+    page = app(run, "flow", text=TEXT)
     assert "one number for the text" in page.text("[data-role=vector]")
     assert page.count('[data-node-box="probabilities"]') == 0
     page.go("decode")
-    number = f"{matrix_run('regress').predict(TEXT)['number']:.3g}"
     assert number in page.text("[data-role=no-answer]") and "%" not in page.text("main")
     page.go("step", node="logits")
     assert page.check("logits") == "ok"
     page.go("flow", text=TEXT, edits="encoder.0.self.context[head:0]=0")
     page.wait("[data-role=effect]")
     assert "without edits" in page.text("[data-role=effect]")
-
-
-@pytest.mark.parametrize("is_saved", [False, True])
-def test_words_are_weighed_and_masked_in_its_units(app: Open, saved: Callable[..., Path], is_saved: bool) -> None:
-    run = matrix_run("regress")
-    e = run.explain(TEXT)
-    page = app(saved(e) if is_saved else run, "why", **({} if is_saved else {"text": TEXT}))
-    page.wait("[data-role=number]")
-    assert page.text("[data-role=number]").startswith(f"{run.predict(TEXT)['number']:.3g}"[:3])
     scores = zip(e.streams[0].words, e.attribute().scores["text"], strict=True)
     of_word = sum(score for word, score in scores if word == 2)
-    shown = page.all(".word[data-word]", "+one.dataset.score")
-    assert len(shown) == 5 and shown[2] == pytest.approx(of_word, abs=1e-4)
-    page.click(".word[data-word='2']")
-    page.until("() => document.querySelector('[data-role=number]').textContent.includes('masked')")
+    for page in (app(run, "why", text=TEXT), app(saved(e), "why")):
+        page.wait("[data-role=number]")
+        assert page.text("[data-role=number]").startswith(number[:3])
+        shown = page.all(".word[data-word]", "+one.dataset.score")
+        assert len(shown) == 5 and shown[2] == pytest.approx(of_word, abs=1e-4)
+        page.click(".word[data-word='2']")
+        page.until("() => document.querySelector('[data-role=number]').textContent.includes('masked')")
 
 
 def test_sweeps_are_in_the_units_of_the_number(app: Open) -> None:
     page = app(matrix_run("regress"), "why", why="parts", text=TEXT)
-    e = matrix_run("regress").explain(TEXT)
-    other = matrix_run("regress").explain("g d good a c")
+    e, other = (matrix_run("regress").explain(text) for text in (TEXT, "g d good a c"))
     shown = {"parts": "[data-part]", "keys": "[data-part*=blocked]", "layers": "[data-layer]"}
     shown |= {"contributions": "[data-direct]", "states": "[data-role=states]"}
     strongest = sorted(e.sweep("keys").rows, key=lambda row: -abs(row.change))[:15]
-    effects = {"parts": e.sweep("parts").rows, "keys": strongest}
-    texts = {}
+    effects, texts = {"parts": e.sweep("parts").rows, "keys": strongest}, {}
     for why, selector in shown.items():
         page.go("why", why=why, text=TEXT, **({"o.text": other.request.text} if why == "states" else {}))
         page.wait(selector)
@@ -84,11 +72,11 @@ def test_a_number_is_learned(app: Open, watch: Watch, saved: Callable[..., Path]
     watch.expected = "400|422|Bad Request"
     run = matrix_run("regress")
     page = app(run, "learn", text=TEXT)
-    page.page.fill("[data-role=learn-answer]", "good")
-    page.click("[data-role=loss]")
-    page.until("() => document.body.textContent.includes('is not a number')")
-    page.page.fill("[data-role=learn-answer]", "2.5")
-    page.click("[data-role=loss]")
+    for answer in ("good", "2.5"):
+        page.page.fill("[data-role=learn-answer]", answer)
+        page.click("[data-role=loss]")
+        if answer == "good":
+            page.until("() => document.body.textContent.includes('is not a number')")
     after = run.learn(TEXT, "2.5", steps=1)
     learned = after.learning
     assert learned is not None and learned.learned is not None
@@ -117,8 +105,9 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Run:
         return glassformer.import_model(bert_folder(folder / "source", "bare"), folder / "run")
 
 
-def test_a_bare_encoder_has_every_step_and_no_answer(app: Open, encoder: Run) -> None:
-    page = app(encoder, "flow", text="the film was not good")
+def test_a_bare_encoder_has_every_step_a_vector_and_no_answer(app: Open, encoder: Run) -> None:
+    text, other = "the film was not good", "a good film"
+    page = app(encoder, "flow", text=text)
     assert "one vector for the text" in page.text("[data-role=vector]")
     assert page.count('[data-node-box="probabilities"]') == 0
     page.click("[data-role=tour]")
@@ -130,18 +119,15 @@ def test_a_bare_encoder_has_every_step_and_no_answer(app: Open, encoder: Run) ->
     for node in ("embedding.norm", "encoder.1.self.weights", "pooled"):
         page.go("step", node=node)
         assert page.check(node) == "ok"
-
-
-def test_edits_turn_its_vector_and_two_vectors_are_compared(app: Open, encoder: Run) -> None:
-    page = app(encoder, "flow", text="the film was not good", edits="encoder.1.self.context[head:0]=0")
+    page.go("flow", text=text, edits="encoder.1.self.context[head:0]=0")
     page.wait("[data-role=effect]")
     assert "cosine" in page.text("[data-role=effect]")
-    page.go("compare", text="the film was not good", edits=None)
+    page.go("compare", text=text)
     page.until("() => document.querySelector('[data-role=other-text]').value !== ''")  # it begins as A's text
-    page.page.fill("[data-role=other-text]", "a good film")
+    page.page.fill("[data-role=other-text]", other)
     page.click("[data-role=compare]")
     page.wait("[data-role=cosine] b")
-    a, b = (run["pooled"] for run in map(encoder.explain, ("the film was not good", "a good film")))
+    a, b = (encoder.explain(one)["pooled"] for one in (text, other))
     cosine = float(a @ b / ((a @ a) * (b @ b)) ** 0.5)
     assert float(page.text("[data-role=cosine] b")) == pytest.approx(cosine, abs=6e-4)
 

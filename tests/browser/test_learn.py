@@ -14,6 +14,7 @@ from tests.browser.app import App, Held, Open, Watch
 from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
 
 from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.learn.learning import Learned
 from glassformer.explain.request import TraceRequest
 
 CLASSIFIER, TRANSLATOR = "classify, pre-norm", "translate, pre-norm"
@@ -29,16 +30,14 @@ def at(name: str, **more: Any) -> dict[str, Any]:
 
 
 @cache
-def learned(name: str, steps: int, optimizer: str | None = None) -> Explanation:
+def explained(name: str, steps: int, optimizer: str | None = None) -> Explanation:
     return explain(subject_of(MODELS[name]), TraceRequest(**at(name), learn_steps=steps, optimizer=optimizer))
 
 
-def loss_before(name: str) -> float:
-    return learned(name, 1).learning.learned.steps[0].loss  # pyright: ignore[reportOptionalMemberAccess]
-
-
-def loss_after(name: str, steps: int) -> float:
-    return learned(name, steps).learning.learned.loss  # pyright: ignore[reportOptionalMemberAccess]
+def learned(name: str, steps: int) -> Learned:
+    facts = explained(name, steps).learning
+    assert facts is not None and facts.learned is not None
+    return facts.learned
 
 
 def loss(page: App, when: str) -> float:
@@ -59,10 +58,10 @@ def test_steps_are_taken_and_put_back(app: Open, name: str) -> None:
     field.select_option(ANSWERS[task]) if task == "classify" else field.fill(ANSWERS[task])
     page.click("[data-role=loss]")
     before = loss(page, "before")
-    assert before == pytest.approx(loss_before(name), rel=1e-5)
+    assert before == pytest.approx(learned(name, 1).steps[0].loss, rel=1e-5)
     assert page.param["answer"] == ANSWERS[task] and "learn_steps" not in page.param
     page.click("[data-role=one-step]")
-    assert loss(page, "after") == pytest.approx(loss_after(name, 1), rel=1e-4)
+    assert loss(page, "after") == pytest.approx(learned(name, 1).loss, rel=1e-4)
     held = Held(page, "**/t/loss.each*")
     page.click("[data-role=ten-steps]")
     page.wait("[data-step='11']")
@@ -70,7 +69,7 @@ def test_steps_are_taken_and_put_back(app: Open, name: str) -> None:
     assert page.count("[data-role=mean-after]") == 0, "no loss of other steps is shown as that after these"
     held.let_go()
     assert page.param["learn_steps"] == "11"
-    assert loss(page, "after") == pytest.approx(loss_after(name, 11), rel=1e-3)
+    assert loss(page, "after") == pytest.approx(learned(name, 11).loss, rel=1e-3)
     page.click("[data-role=put-back]")
     page.gone("[data-role=mean-after]")
     page.settle()
@@ -78,39 +77,37 @@ def test_steps_are_taken_and_put_back(app: Open, name: str) -> None:
     assert page.count("[data-role=update]") == 0
 
 
-@pytest.mark.parametrize(("optimizer", "steps"), [("adamw", 3), ("adam", 1), ("sgd", 3), ("muon", 3)])
-def test_every_number_of_an_update_is_the_optimizers(app: Open, optimizer: str, steps: int) -> None:
-    page = app(CLASSIFIER, "learn", **at(CLASSIFIER, learn_steps=steps, optimizer=optimizer, param=WEIGHT, cell="3,5"))
-    found = checks_of_update(page)
-    assert len(found) == CHECKED[optimizer] and set(found.values()) == {"ok"}, found
-    shown = page.page.locator("tr:has([data-check-line='θ after']) td").first.inner_text()
-    after = learned(CLASSIFIER, steps, optimizer).tensor(WEIGHT)
-    assert float(shown.split("=")[-1].replace("−", "-").strip()) == pytest.approx(float(after[3, 5]), abs=2e-6)
-    page.page.select_option("[data-role=parameter]", "embedding.weight")
-    page.settle()
-    assert set(checks_of_update(page).values()) == {"ok"}
-    assert page.count("[data-role=not-muon]:has-text('AdamW')") == (optimizer == "muon")
-
-
-def test_a_forged_weight_turns_the_update_red(app: Open) -> None:
-    def change(values: np.ndarray) -> None:
-        values[0] *= 1.1
-
-    page = app(CLASSIFIER, "flow", **at(CLASSIFIER))
-    page.forge(WEIGHT, change)
-    page.go("learn", **at(CLASSIFIER, learn_steps=1, param=WEIGHT, cell="0,0"))
-    assert checks_of_update(page)["θ after"] == "bad"
-
-
 def test_steps_until_the_answer_is_learned(app: Open) -> None:
     page = app(CLASSIFIER, "learn", **at(CLASSIFIER))
     page.click("[data-role=until]")
     page.page.locator("[data-role=said]").filter(has_text=re.compile("earned after|already")).wait_for()
     page.settle()
-    states = learned(CLASSIFIER, 100).learning.learned  # pyright: ignore[reportOptionalMemberAccess]
-    assert states is not None
-    reached = [*(step.right or step.loss < 0.1 for step in states.steps), states.right or states.loss < 0.1]
+    states = learned(CLASSIFIER, 100)
+    reached = [step.right or step.loss < 0.1 for step in (*states.steps, states)]
     assert page.param.get("learn_steps", "0") == str(reached.index(True))
+
+
+@pytest.mark.parametrize(("optimizer", "steps"), [("adamw", 3), ("adam", 1), ("sgd", 3), ("muon", 3)])
+def test_every_number_of_an_update_is_the_optimizers(app: Open, optimizer: str, steps: int) -> None:
+    """And a forged weight turns it red."""
+    params = at(CLASSIFIER, learn_steps=steps, optimizer=optimizer, param=WEIGHT, cell="3,5")
+    page = app(CLASSIFIER, "learn", **params)
+    found = checks_of_update(page)
+    assert len(found) == CHECKED[optimizer] and set(found.values()) == {"ok"}, found
+    shown = page.page.locator("tr:has([data-check-line='θ after']) td").first.inner_text()
+    after = explained(CLASSIFIER, steps, optimizer).tensor(WEIGHT)
+    assert float(shown.split("=")[-1].replace("−", "-").strip()) == pytest.approx(float(after[3, 5]), abs=2e-6)
+    page.page.select_option("[data-role=parameter]", "embedding.weight")
+    page.settle()
+    assert set(checks_of_update(page).values()) == {"ok"}
+    assert page.count("[data-role=not-muon]:has-text('AdamW')") == (optimizer == "muon")
+    if optimizer == "adamw":
+        page.forge(WEIGHT, lambda values: np.multiply(values, 1.1, out=values))
+        page.page.reload()
+        page.ready("learn")
+        page.page.select_option("[data-role=parameter]", WEIGHT)
+        page.settle()
+        assert checks_of_update(page)["θ after"] == "bad"
 
 
 def test_the_text_before_learning_is_kept_while_steps_are_taken(app: Open) -> None:
@@ -131,10 +128,10 @@ def test_the_text_before_learning_is_kept_while_steps_are_taken(app: Open) -> No
     assert page.count("canvas") > 0 and "given" in page.text(".flow-decoder h2")
 
 
-def test_the_model_s_own_answer_and_the_rate_of_each_optimizer_are_said(app: Open) -> None:
+def test_the_model_s_own_answer_and_the_rate_of_each_optimizer_are_shown(app: Open) -> None:
     page = app(TRANSLATOR, "learn", **at(TRANSLATOR, learn_steps=1, optimizer="muon", lr=0.0015))
-    own = explain(subject_of(MODELS[TRANSLATOR]), TEXTS["translate"]).answer
     page.wait("[data-role=own-answer]")
+    own = explain(subject_of(MODELS[TRANSLATOR]), TEXTS["translate"]).answer
     assert page.text("[data-role=own-answer] strong") == own["headline"]
     assert page.text(".learn-rate output") == "0.0015"
     assert "0.01" in page.text("[data-role=matrix-lr]"), "in proportion: 0.02 · 0.0015 / 0.003"
@@ -169,21 +166,17 @@ def test_keys_switch_between_values_and_gradients(app: Open) -> None:
 @pytest.mark.parametrize("factor", [1, 2])
 def test_a_weight_s_gradient_is_the_sum_of_what_each_token_adds(app: Open, factor: int) -> None:
     """And is marked where it is not, as when it comes doubled."""
-
-    def change(values: np.ndarray) -> None:
-        values *= factor
-
     page = app(CLASSIFIER, "step", **at(CLASSIFIER, node="encoder.0.self.q_proj", arithmetic=1))
-    page.forge(f"{WEIGHT}.grad", change)
+    page.forge(f"{WEIGHT}.grad", lambda values: np.multiply(values, factor, out=values))
     page.page.get_by_role("link", name="its gradient").first.click()
     assert page.check(f"{WEIGHT}.grad") == ("ok" if factor == 1 else "bad")
     page.go("step", **at(CLASSIFIER, node=f"{WEIGHT}.grad", arithmetic=1, cell="2,4"))
     page.wait("[data-role=arithmetic][data-cell='2,4'] table")
-    assert page.count("[data-role=arithmetic] tbody tr:not(.table-sum)") == len(learned(CLASSIFIER, 1).streams[0])
+    e = explained(CLASSIFIER, 1)
+    assert e.base is not None
+    assert page.count("[data-role=arithmetic] tbody tr:not(.table-sum)") == len(e.streams[0])
     total = page.text("[data-role=arithmetic] .sum").replace("−", "-")
-    base = learned(CLASSIFIER, 1).base
-    assert base is not None
-    assert float(total) == pytest.approx(float(base.tensor(f"{WEIGHT}.grad")[2, 4]), rel=1e-2, abs=1e-5)
+    assert float(total) == pytest.approx(float(e.base.tensor(f"{WEIGHT}.grad")[2, 4]), rel=1e-2, abs=1e-5)
     assert page.page.get_attribute("[data-sum-check]", "data-sum-check") == ("ok" if factor == 1 else "bad")
 
 
@@ -200,16 +193,14 @@ def test_edits_are_removed_before_learning(app: Open, watch: Watch) -> None:
 
 
 def test_a_saved_page_holds_the_trace_before_and_after(app: Open, saved: Callable[..., Path]) -> None:
-    page = app(saved(learned(CLASSIFIER, 3)), "learn")
-    assert loss(page, "before") == pytest.approx(loss_before(CLASSIFIER), rel=1e-3)
-    assert loss(page, "after") == pytest.approx(loss_after(CLASSIFIER, 3), rel=1e-2)
+    page, states = app(saved(explained(CLASSIFIER, 3)), "learn"), learned(CLASSIFIER, 3)
+    assert loss(page, "before") == pytest.approx(states.steps[0].loss, rel=1e-3)
+    assert loss(page, "after") == pytest.approx(states.loss, rel=1e-2)
     assert set(checks_of_update(page).values()) == {"ok"}
     assert page.count("[data-role=one-step]") == 0
-    for node in ("self.weights", "ff.norm"):
-        page.go("step", node=f"encoder.0.{node}.grad", head=1)
-        assert page.check(f"encoder.0.{node}.grad") == "ok"
-    page.go("step", node="encoder.layers.1.feed_forward.up_proj.weight.grad")
-    assert page.check("encoder.layers.1.feed_forward.up_proj.weight.grad") == "ok"
+    for node in ("encoder.0.self.weights", "encoder.0.ff.norm", "encoder.layers.1.feed_forward.up_proj.weight"):
+        page.go("step", node=f"{node}.grad", head=1)
+        assert page.check(f"{node}.grad") == "ok"
     page.press("v")
     page.settle()
     assert page.count("[data-check]") == 0

@@ -10,27 +10,22 @@ from typing import Any
 import pytest
 from tests.browser.app import App, Open, Watch
 from tests.browser.models import MODELS, TEXTS, subject_of
-from tests.browser.test_screens import problems
+from tests.browser.test_screens import SCREENS, problems
 from tests.browser.test_tour import begin, walk
 
 from glassformer.explain.explanation import explain
 from glassformer.run import Run
 
 N = 150
+CLASSIFIER, TRANSLATOR, WRITER = "classify, pre-norm", "translate, pre-norm", "lm, pre-norm"
 LETTERS = "abcdefg" * 21
 LONG: dict[str, dict[str, Any]] = {
-    "classify, pre-norm": {"text": "a b good c a " * 30},
-    "translate, pre-norm": {"text": LETTERS, "target": LETTERS},
-    "lm, pre-norm": {"text": "abc d" * 28},
+    CLASSIFIER: {"text": "a b good c a " * 30},
+    TRANSLATOR: {"text": LETTERS, "target": LETTERS},
+    WRITER: {"text": "abc d" * 28},
 }
-SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
-EDITING = {
-    "a switch": "[data-edit]",
-    "the field for edits": "#edit",
-    "the form of a step": "form[aria-label=Edit]",
-    "blocking of keys": "[aria-label='Edits of this head']",
-    "the views of Why": "[data-why]",
-}
+EDITING = ["[data-edit]", "#edit", "form[aria-label=Edit]", "[aria-label='Edits of this head']", "[data-why]"]
+"""A switch, the field for edits, the form of a step, blocking of keys, the views of Why."""
 
 
 @cache
@@ -44,14 +39,12 @@ def shown(page: App, stream: str) -> list[int]:
 
 
 def offers(page: App) -> set[str]:
-    return {what for what, selector in EDITING.items() if page.count(selector)}
+    return {selector for selector in EDITING if page.count(selector)}
 
 
-@pytest.mark.parametrize("name", ["classify, pre-norm", "translate, pre-norm"])
-def test_the_middle_is_folded_and_opens_by_keyboard(app: Open, name: str) -> None:
-    page = app(subject(name), **LONG[name])
-    streams = page.all("main ol[data-stream]", "one.dataset.stream")
-    for stream in streams:
+def test_the_middle_is_folded_and_opens_by_keyboard(app: Open) -> None:
+    page = app(subject(TRANSLATOR), **LONG[TRANSLATOR])
+    for stream in ("source", "target"):
         fold = f"main ol[data-stream={stream}] [aria-expanded]"
         [(words, is_open)] = page.all(fold, "[one.innerText, one.ariaExpanded]")
         ends = shown(page, stream)
@@ -64,26 +57,25 @@ def test_the_middle_is_folded_and_opens_by_keyboard(app: Open, name: str) -> Non
         assert page.all(fold, "[one.ariaExpanded, one === document.activeElement]") == [["true", True]]
     page.page.reload()
     page.ready("flow")
-    assert all(len(shown(page, stream)) > 140 for stream in streams), "the link says what is open"
-    for stream in streams:
+    for stream in ("source", "target"):
+        assert len(shown(page, stream)) > 140, "the link says what is open"
         page.page.focus(f"main ol[data-stream={stream}] [aria-expanded]")
         page.press("Space")
         assert len(shown(page, stream)) == 32
     assert "unfold" not in page.param
 
 
-@pytest.mark.parametrize("at", [0, 16, 20, 75, 131, 149])
-def test_the_selected_token_is_never_folded(app: Open, at: int) -> None:
+def test_the_selected_token_is_never_folded(app: Open) -> None:
     """A row of a step, the row and the column of attention weights, and the position of a prediction."""
-    page = app(subject("lm, pre-norm"), "step", node="embedding.sum", cell=f"{at},3", **LONG["lm, pre-norm"])
-    for params, wanted in [
-        ({"node": "embedding.rows", "cell": f"{at},3"}, {at}),
-        ({"node": "embedding.ids", "cell": f"0,{at}"}, {at}),
-        ({"node": "decoder.1.self.weights", "cell": f"{at},{at // 2}"}, {at, at // 2}),
-        ({"cell": f"{at},{at // 2}"}, {at, at // 2}),
-        ({"position": at}, {at}),
-    ]:
-        page.go("flow", **LONG["lm, pre-norm"], **params)
+    page = app(subject(WRITER), "step", node="embedding.sum", **LONG[WRITER])
+    selections = [({"node": "embedding.rows", "cell": f"{at},3"}, {at}) for at in (0, 16, 149)] + [
+        ({"node": "embedding.ids", "cell": "0,75"}, {75}),
+        ({"node": "decoder.1.self.weights", "cell": "131,75"}, {131, 75}),
+        ({"cell": "20,10"}, {20, 10}),
+        ({"position": 75}, {75}),
+    ]
+    for params, wanted in selections:
+        page.go("flow", **LONG[WRITER], **params)
         chips = page.all("main ol[data-stream=text] [aria-pressed=true]", "+one.dataset.token")
         assert set(chips) == wanted, params
         around = {i for one in wanted for i in range(max(0, one - 4), min(N, one + 5))}
@@ -96,16 +88,14 @@ def test_the_selected_token_is_never_folded(app: Open, at: int) -> None:
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "dark")])
 def test_a_cell_of_cross_attention_selects_in_both_streams(app: Open, width: int, scheme: str) -> None:
     options = {"color_scheme": scheme, "viewport": {"width": width, "height": 900}}
-    name = "translate, pre-norm"
-    page = app(subject(name), options=options, node="decoder.0.cross.weights", cell="60,90", **LONG[name])
-    assert 60 in shown(page, "target") and 60 not in shown(page, "source")
-    assert 90 in shown(page, "source") and 90 not in shown(page, "target")
+    page = app(subject(TRANSLATOR), options=options, node="decoder.0.cross.weights", cell="60,90", **LONG[TRANSLATOR])
+    assert {60, 90} & set(shown(page, "target")) == {60} and {60, 90} & set(shown(page, "source")) == {90}
     page.settle()
     assert not problems(page, "flow")
 
 
 def test_a_token_opens_its_step_and_stays_in_view(app: Open) -> None:
-    page = app(subject("classify, pre-norm"), unfold="text", **LONG["classify, pre-norm"])
+    page = app(subject(CLASSIFIER), unfold="text", **LONG[CLASSIFIER])
     page.click("main [data-token='70']")
     page.ready("step")
     page.click("[data-nav=flow]")
@@ -114,48 +104,52 @@ def test_a_token_opens_its_step_and_stays_in_view(app: Open) -> None:
     assert page.texts("main ol[data-stream=text] [aria-expanded]") == ["… 50 tokens", "… 59 tokens"]
     page.trace("a b c")
     assert shown(page, "text") == [0, 1, 2] and not {"unfold", "cell"} & page.param.keys()
-
-
-def test_a_short_text_is_whole_and_offers_all(app: Open) -> None:
     offered = set[str]()
-    page = app(subject("classify, pre-norm"), text=TEXTS["classify"], cell="1,0")
+    page.go("flow", text=TEXTS["classify"], cell="1,0")
     assert page.count("main ol[data-stream] [aria-expanded], main ol [aria-pressed=true]") == 0
     for screen in SCREENS:
         page.go(screen, text=TEXTS["classify"], node="encoder.0.self.scores")
         offered |= offers(page)
-    assert offered == set(EDITING)
+    assert offered == set(EDITING), "a short text is whole and offers all"
 
 
-def test_nothing_is_offered_that_is_refused(app: Open, watch: Watch) -> None:
+def test_nothing_is_offered_that_is_refused(app: Open, watch: Watch, saved: Callable[..., Path]) -> None:
     """No control for edits on any screen, nor keys; where they were, the reason as Python says it."""
-    name, reason = "lm, pre-norm", "Edits need a text of at most 128 tokens"
-    page = app(subject(name), **LONG[name])
-    for screen in SCREENS:
-        page.go(screen, node="decoder.0.self.scores", why="parts", **LONG[name])
+    reason = "Edits need a text of at most 128 tokens"
+    page = app(subject(WRITER), **LONG[WRITER])
+    for screen in SCREENS[:6]:
+        page.go(screen, node="decoder.0.self.scores", why="parts", **LONG[WRITER])
         page.wait("main h1, .compare")
         assert not offers(page), screen
         assert page.text("[aria-label=Edits]").startswith(reason)
         page.press("x", "b", "w", "z")
         assert "edits" not in page.param and not page.count("[role=alert]")
     watch.expected = "status of 400"
-    page.go("flow", edits="decoder.0.self.context=0", **LONG[name])  # a link with edits
+    page.go("flow", edits="decoder.0.self.context=0", **LONG[WRITER])  # a link with edits
     assert reason[6:] in page.text("[role=alert]")
     assert "edits" not in page.param and not offers(page)
+    page = app(saved(explain(subject(CLASSIFIER), LONG[CLASSIFIER]["text"]), seconds=2))
+    assert len(shown(page, "text")) == 32
+    page.click("main [aria-expanded=false]")
+    assert len(shown(page, "text")) == N and page.param["unfold"] == "text"
+    for screen in SCREENS[:6]:
+        page.go(screen, why="parts")
+        assert not offers(page) and not page.count("[role=alert]")
 
 
 def test_contributions_are_not_offered_where_a_logit_is_no_sum(app: Open) -> None:
     views = {}
-    for name in ("pretrain, pre-norm", "lm, pre-norm"):
+    for name in ("pretrain, pre-norm", WRITER):
         page = app(name, "why", text=TEXTS[MODELS[name][0]], why="contributions")
         page.wait("[data-why]")
         views[name] = page.all("[data-why]", "one.dataset.why")
         assert page.count("[data-why][aria-pressed=true]") == 1
-    assert "contributions" in views["lm, pre-norm"]
-    assert views["pretrain, pre-norm"] == [one for one in views["lm, pre-norm"] if one != "contributions"]
+    assert "contributions" in views[WRITER]
+    assert views["pretrain, pre-norm"] == [one for one in views[WRITER] if one != "contributions"]
 
 
 def test_the_tour_of_a_long_text_shows_other_steps(app: Open) -> None:
-    page = app(subject("translate, pre-norm"), **LONG["translate, pre-norm"])
+    page = app(subject(TRANSLATOR), **LONG[TRANSLATOR])
     begin(page)
     assert "at most 128 tokens" in page.text("[data-role=tour-limit]")
     titles = [title for title, _ in walk(page)]
@@ -163,18 +157,7 @@ def test_the_tour_of_a_long_text_shows_other_steps(app: Open) -> None:
     assert not page.count("[role=alert]")
 
 
-def test_in_a_saved_page_too(app: Open, saved: Callable[..., Path]) -> None:
-    name = "classify, pre-norm"
-    page = app(saved(explain(subject(name), LONG[name]["text"]), seconds=2))
-    assert len(shown(page, "text")) == 32
-    page.click("main [aria-expanded=false]")
-    assert len(shown(page, "text")) == N and page.param["unfold"] == "text"
-    for screen in SCREENS:
-        page.go(screen, why="parts")
-        assert not offers(page) and not page.count("[role=alert]")
-
-
-def test_a_text_that_is_too_long_is_cut_and_said_to_be(app: Open) -> None:
+def test_a_text_that_is_too_long_is_cut_with_a_note(app: Open) -> None:
     """A source of 560 characters is cut to 512, and every step of what is left can be checked."""
     requested = {"text": "abcdefg" * 80, "target": "abc"}
     page = app(subject_of(("translate", {"n_layers": 1}), max_len=600), "step", node="src_embedding.ids", **requested)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from playwright.sync_api import BrowserContext, Page
 from step_frame import LEARN_ADDRESS, learn_frame_html, step_address, step_frame_html
 from tests.browser.app import App, Open, Watch
 from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
+from tests.browser.test_screens import SCREENS
 from tests.explain.test_report import Page as SavedPage
 
 from glassformer.explain.explanation import explain
@@ -21,7 +20,6 @@ from glassformer.explain.page.responses import WHOLE, asset
 from glassformer.explain.request import TraceRequest
 
 CLASSIFIER = "classify, pre-norm"
-SCREENS = ("flow", "step", "attention", "decode", "why", "compare")
 EDIT = "encoder.0.self.scores[head:0;key:1]=blocked"
 CLIPBOARD = {"permissions": ["clipboard-read", "clipboard-write"]}
 OUTER = """<!doctype html><title>outer</title><body><iframe src="frame.html{}"></iframe><script>
@@ -50,29 +48,38 @@ def test_a_saved_page_matches_the_live_one(app: Open, watch: Watch, saved: Calla
         assert shown["slice"] == expected["slice"]
         assert [cell[:2] for cell in shown["cells"]] == [cell[:2] for cell in expected["cells"]]
         assert page.cells() == pytest.approx(live.cells(), rel=1e-3, abs=1e-4), node
-    for screen in SCREENS:
+    for screen in SCREENS[:6]:
         page.go(screen)
         page.settle()
     after = [url for url in watch.requests[n_live:] if not url.startswith(("http://127.0.0.1", "data:", "blob:"))]
     assert {url.split("#")[0] for url in after} <= {file.as_uri()}
 
 
-def test_what_a_saved_page_cannot_do_it_says(app: Open, tmp_path: Path) -> None:
-    explanation = explain(subject_of(MODELS[CLASSIFIER]), "a good b")
-    file = tmp_path / "report.html"
-    explanation.save(file)
+def test_a_saved_page_offers_what_it_can_do(app: Open, saved: Callable[..., Path], tmp_path: Path) -> None:
+    """A word alone is erased, but no two; a link holds where the file lies; in a frame, which has no address, none."""
+    file = saved(explain(subject_of(MODELS[CLASSIFIER]), "a good b"))
     page = app(file, "why")
     assert page.count("[data-role=trace]") == 0, "no button that could not work"
     page.click("[data-word='1']")  # every word erased alone is in the file
     page.until("() => document.querySelector('[data-role=probability]').textContent.includes('was')")
-    data = re.search(r'id="glassformer-data">(.*?)</script>', file.read_text(encoding="utf-8"), re.DOTALL)
-    assert data is not None
-    erased = json.loads(data[1])["erased"][1]["erased"]["prediction"]["top"]
-    target = explanation.predictions[0].top[0]
-    expected = next(c["log_prob"] for c in erased if c["id"] == target.id)
+    data = SavedPage(file.read_text(encoding="utf-8")).data()
+    target, erased = (
+        data["traces"][0]["predictions"][0]["top"][0]["id"],
+        data["erased"][1]["erased"]["prediction"]["top"],
+    )
+    expected = next(c["log_prob"] for c in erased if c["id"] == target)
     assert page.value("[data-role=probability]") == pytest.approx(math.exp(expected))
     page.click("[data-word='0']")  # two words together are not
     page.wait("[role=alert]")
+    assert "while the file lies where it is now" in open_share(page.page)
+    assert page.count("[data-role=save-page]") == 0 and page.count("[data-role=copy-link]") == 1
+    outer = tmp_path / "outer.html"
+    outer.write_text('<iframe src="saved.html" width="900" height="600"></iframe>', encoding="utf-8")
+    page.page.goto(outer.as_uri())
+    frame = page.page.frame_locator("iframe")
+    frame.locator("[data-role=answer]").wait_for()
+    assert frame.locator(".top-tools >> text=Keys").count() == 1
+    assert frame.locator(".top-tools >> text=Share").count() == 0
 
 
 def open_share(page: Page) -> str:
@@ -105,18 +112,25 @@ def test_what_is_shown_is_saved(app: Open, tmp_path: Path) -> None:
     kept.ready("step")
     assert kept.text("[data-role=answer]") == answer
     kept.wait(f'figure[data-node="{node}"]')
-    traces = SavedPage(path.read_text(encoding="utf-8")).data()["traces"]
-    assert [one["request"]["text"] for one in traces] == [text, text, "b c"]
-    assert [one["request"].get("edits", []) for one in traces] == [[], [EDIT], []]
+    requests = [one["request"] for one in SavedPage(path.read_text(encoding="utf-8")).data()["traces"]]
+    assert [(one["text"], one.get("edits", [])) for one in requests] == [(text, []), (text, [EDIT]), ("b c", [])]
 
 
-def test_what_a_file_lacks_is_said(app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_file_lacks_is_written_and_a_refused_one_too(
+    app: Open, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(service, "SAVE_SECONDS", 0.0)  # so that no clock decides which attributions are in the file
     page = app("lm, pre-norm")
     open_share(page.page)
     page.click("[data-role=save-page]")
     page.click("[data-role=lacks] summary")
     assert "the weights of words" in page.text("[data-role=lacks]")
+    watch.expected = "507|Failed to load"
+    error = '{"error": {"kind": "ResourceError", "message": "memory ran out", "hint": "try a shorter text"}}'
+    page.page.route("**/api/save", lambda route: route.fulfill(status=507, body=error))
+    page.click("[data-role=save-page]")
+    page.until("() => /memory ran out/.test(document.querySelector('[data-role=saved]').innerText)")
+    assert page.page.is_enabled("[data-role=save-page]")
 
 
 def test_a_link_is_copied_and_opens_the_view(app: Open) -> None:
@@ -132,39 +146,12 @@ def test_a_link_is_copied_and_opens_the_view(app: Open) -> None:
     page.page.goto(link)
     page.ready("why")
     assert page.param["text"] == "b a"
-
-
-def test_without_a_clipboard_the_link_is_selected(app: Open) -> None:
+    # Without a clipboard it is selected.
     page = app(CLASSIFIER, init_script="Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     open_share(page.page)
     page.click("[data-role=copy-link]")
     page.until("() => /selected/.test(document.querySelector('[data-role=copied]').innerText)")
     assert page.page.evaluate("getSelection().toString()") == page.page.url
-
-
-def test_a_saved_page_offers_what_it_can_do(app: Open, saved: Callable[..., Path], tmp_path: Path) -> None:
-    """A link, which holds where the file lies; no file of itself; in a frame, which has no address, neither."""
-    page = app(saved(explain(subject_of(MODELS[CLASSIFIER]), TEXTS["classify"]), seconds=0))
-    assert "while the file lies where it is now" in open_share(page.page)
-    assert page.count("[data-role=save-page]") == 0 and page.count("[data-role=copy-link]") == 1
-    outer = tmp_path / "outer.html"
-    outer.write_text('<iframe src="saved.html" width="900" height="600"></iframe>', encoding="utf-8")
-    page.page.goto(outer.as_uri())
-    frame = page.page.frame_locator("iframe")
-    frame.locator("[data-role=answer]").wait_for()
-    assert frame.locator(".top-tools >> text=Keys").count() == 1
-    assert frame.locator(".top-tools >> text=Share").count() == 0
-
-
-def test_a_refused_file_is_said(app: Open, watch: Watch) -> None:
-    watch.expected = "507|Failed to load"
-    page = app(CLASSIFIER)
-    error = '{"error": {"kind": "ResourceError", "message": "memory ran out", "hint": "try a shorter text"}}'
-    page.page.route("**/api/save", lambda route: route.fulfill(status=507, body=error))
-    open_share(page.page)
-    page.click("[data-role=save-page]")
-    page.until("() => /memory ran out/.test(document.querySelector('[data-role=saved]').innerText)")
-    assert page.page.is_enabled("[data-role=save-page]")
 
 
 def framed(context: Callable[..., BrowserContext], folder: Path, html: str) -> Page:
@@ -175,7 +162,7 @@ def framed(context: Callable[..., BrowserContext], folder: Path, html: str) -> P
     return context().new_page()
 
 
-def test_a_framed_step_is_alone_checked_and_tells_its_height(
+def test_a_framed_step_is_alone_checked_and_sends_its_height(
     context: Callable[..., BrowserContext], tmp_path: Path
 ) -> None:
     ids = ["encoder.0.self.scores", "encoder.0.self.weights"]

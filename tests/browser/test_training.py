@@ -24,10 +24,12 @@ from glassformer.explain.watch.training import Followed, Training
 from glassformer.runs.folder import RunFolder
 
 Contexts = Callable[..., BrowserContext]
+Show = Callable[..., Page]
 PHONE = {"viewport": {"width": 360, "height": 780}, "color_scheme": "dark"}
 STATE = "document.querySelector('[data-role=training-state]')?.dataset.state"
-ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/#/training\?access=\S+")
 STEP = "+document.querySelector('[data-role=training-step]')?.dataset.step"
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/#/training\?access=\S+")
+NEWEST = "[data-probe][data-snapshot=model]"
 
 
 def until(page: Page, holds: str) -> None:
@@ -39,24 +41,21 @@ def until(page: Page, holds: str) -> None:
         page.wait_for_timeout(8)
 
 
-def open_page(context: BrowserContext, address: str) -> Page:
-    page = context.new_page()
-    page.goto(address)
-    page.wait_for_selector("main[data-screen=training] [data-role=training]")
-    return page
+@pytest.fixture
+def show(context: Contexts) -> Iterator[Show]:
+    """Opens the page of a followed run, of an address or a file; pages are closed before their servers end."""
+    with ExitStack() as stack:
 
-
-@contextmanager
-def served(path: Path, may_write: bool = False) -> Iterator[Callable[..., Page]]:
-    """Opens the page of a run that is followed, as often as it is called; each is closed before its server ends."""
-    with PageServer(Followed(path, torch.device("cpu"), may_write), port=0) as server, ExitStack() as pages:
-
-        def show(context: BrowserContext) -> Page:
-            page = open_page(context, server.address)
-            pages.callback(page.close)
+        def open_page(what: Path | str, **options: object) -> Page:
+            if isinstance(what, Path):
+                what = stack.enter_context(PageServer(Followed(what, torch.device("cpu")), port=0)).address
+            page = context(**options).new_page()
+            stack.callback(page.close)
+            page.goto(what)
+            page.wait_for_selector("main[data-screen=training] [data-role=training]")
             return page
 
-        yield show
+        yield open_page
 
 
 @pytest.fixture(scope="module")
@@ -81,121 +80,113 @@ def watched_training(folder: Path) -> Iterator[tuple[Command, str]]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes end by signals")
-def test_a_training_is_watched_paused_stepped_and_stopped(context: Contexts, tmp_path: Path, watch: Watch) -> None:
-    """By two watchers, of which each sees what the other asks for."""
+def test_a_training_is_watched_paused_stepped_and_stopped(show: Show, tmp_path: Path, watch: Watch) -> None:
+    """By two watchers, a page and one in Python, of which each sees what the other asks for."""
     watch.expected = "Failed to load resource|ERR_"  # its server ends with the training
     run = tmp_path / "run"
-    with watched_training(tmp_path) as (process, address), served(run, may_write=True) as second:
-        page = open_page(context(), address)
+    with watched_training(tmp_path) as (process, address):
+        page = show(address)
         until(page, f"{STATE} === 'running' && {STEP} > 0")
         page.wait_for_selector("[data-probe][data-snapshot]")  # --watch keeps snapshots
         page.click("[data-control=pause]")
         until(page, f"{STATE} === 'paused'")
-        other = second(context())
-        until(other, f"{STATE} === 'paused'")
-        began = page.evaluate(STEP)
-        for n, clicked in enumerate((page, other), start=1):
-            clicked.click("[data-control=step]")
-            for each in (page, other):
-                until(each, f"{STATE} === 'paused' && {STEP} === {began + n}")
-        assert RunFolder(run).read_metrics()[-1].step == began + 2
+        other, began = Training(run, may_write=True), page.evaluate(STEP)
+        for n, step in enumerate((lambda: page.click("[data-control=step]"), lambda: other.request("step")), start=1):
+            step()
+            until(page, f"{STATE} === 'paused' && {STEP} === {began + n}")
+            now = other.now()
+            assert (now["state"], now["step"]) == ("paused", began + n)
         assert page.inner_text("[data-role=training-said]").startswith("Training paused")
-        other.click("[data-control=go_on]")
+        other.request("go_on")
         until(page, f"{STATE} === 'running' && {STEP} > {began + 2}")
         page.click("[data-control=ask-stop]")
         assert process.returncode is None, "a first click stops nothing"
         page.click("[data-control=stop]")
         code, output = process.wait(60)
         assert code == 0 and "before its budget was used" in output, output
-        until(other, f"{STATE} === 'finished'")
-        assert other.locator("[data-control]").count() == 0
+        assert other.now()["state"] == "finished"
         until(page, "document.querySelector('[data-role=training-lost]') !== null")
         assert not (run / "control.json").exists()
 
 
-def test_a_finished_run_is_shown_whole(context: Contexts, finished: Run) -> None:
-    with served(finished.path) as show:
-        page = show(context())
-        until(page, f"{STATE} === 'finished' && {STEP} === 40")
-        names = page.locator("[data-chart]").evaluate_all("all => all.map(one => one.dataset.chart)")
-        assert names == ["loss", "score", "grad_norm", "lr", "updates", "clipped"]
-        assert page.get_attribute("[data-chart=loss]", "data-points") == "40"
-        assert page.locator("[data-control]").count() == 0
-        logged = RunFolder(finished.path).read_metrics()
-        assert f"loss {logged[-1].loss:.3g}"[:9] in page.inner_text("[data-role=reading]")
-        page.focus("main")
-        page.keyboard.press("ArrowLeft")
-        until(page, "document.querySelector('[data-role=reading]').textContent.startsWith('Step 39 ')")
-        page.click("[data-by=seconds]")
-        assert "by=seconds" in page.url
-        page.select_option("[data-role=matrix]", index=1)
-        chosen = page.input_value("[data-role=matrix]")
-        page.wait_for_selector(f'[data-chart=updates] [data-line="{chosen}"].chart-main')
-        page.wait_for_selector("[data-role=findings]")
-        findings = page.locator("[data-role=findings] li").all_inner_texts()
-        assert all(re.match(r"(STOP|LOOK|KNOW) +[^a-z]", one) for one in findings), findings
-        page.click("[data-nav=flow]")
-        page.wait_for_selector("main[data-screen=flow] [data-role=answer]")
-        page.keyboard.press("8")
-        page.wait_for_selector("main[data-screen=training] [data-role=training]")
+def test_a_finished_run_is_shown_whole(show: Show, finished: Run) -> None:
+    page = show(finished.path)
+    until(page, f"{STATE} === 'finished' && {STEP} === 40")
+    names = page.locator("[data-chart]").evaluate_all("all => all.map(one => one.dataset.chart)")
+    assert names == ["loss", "score", "grad_norm", "lr", "updates", "clipped"]
+    assert page.get_attribute("[data-chart=loss]", "data-points") == "40"
+    assert page.locator("[data-control]").count() == 0
+    logged = RunFolder(finished.path).read_metrics()
+    assert f"loss {logged[-1].loss:.3g}"[:9] in page.inner_text("[data-role=reading]")
+    page.focus("main")
+    page.keyboard.press("ArrowLeft")
+    until(page, "document.querySelector('[data-role=reading]').textContent.startsWith('Step 39 ')")
+    page.click("[data-by=seconds]")
+    assert "by=seconds" in page.url
+    page.select_option("[data-role=matrix]", index=1)
+    chosen = page.input_value("[data-role=matrix]")
+    page.wait_for_selector(f'[data-chart=updates] [data-line="{chosen}"].chart-main')
+    page.wait_for_selector("[data-role=findings]")
+    findings = page.locator("[data-role=findings] li").all_inner_texts()
+    assert all(re.match(r"(STOP|LOOK|KNOW) +[^a-z]", one) for one in findings), findings
+    page.click("[data-nav=flow]")
+    page.wait_for_selector("main[data-screen=flow] [data-role=answer]")
+    page.keyboard.press("8")
+    page.wait_for_selector("main[data-screen=training] [data-role=training]")
 
 
-def test_the_slider_shows_each_snapshot(context: Contexts, finished: Run) -> None:
+def test_the_slider_shows_each_snapshot(show: Show, finished: Run) -> None:
     slide = "(it, i) => { it.value = i; it.dispatchEvent(new Event('input', {bubbles: true})) }"
-    with served(finished.path) as show:
-        page = show(context(**PHONE))
-        page.wait_for_selector("[data-probe][data-snapshot=model]")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "on a phone nothing is cut"
-        text = str(page.get_attribute("[data-probe]", "data-probe"))
-        slider = page.locator("[data-role=snapshot]")
-        for i, name in enumerate(["step-00000000", "step-00000016", "step-00000032"]):
-            slider.evaluate(slide, i)
-            page.wait_for_selector(f"[data-probe][data-snapshot={name}]")
-            expected = " ".join(map(str, finished.explain(text, checkpoint=name).answer.values()))
-            assert page.inner_text("[data-role=probe-answer] >> nth=0") == expected
-        page.click("[data-probe] summary >> nth=0")
-        page.wait_for_selector('figure[data-node="encoder.0.self.weights"]')
-        page.fill("[data-role=probe-text]", "word5 is bad")
-        page.click("[data-role=add-probe]")
-        page.wait_for_selector('[data-probe="word5 is bad"][data-snapshot]')
-        slider.evaluate(slide, 0)
-        page.click("[data-role=play]")
-        page.wait_for_selector("[data-probe][data-snapshot=model]")
+    page = show(finished.path, **PHONE)
+    page.wait_for_selector(NEWEST)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "on a phone nothing is cut"
+    text = str(page.get_attribute("[data-probe]", "data-probe"))
+    slider = page.locator("[data-role=snapshot]")
+    for i, name in enumerate(["step-00000000", "step-00000016", "step-00000032"]):
+        slider.evaluate(slide, i)
+        page.wait_for_selector(f"[data-probe][data-snapshot={name}]")
+        expected = " ".join(map(str, finished.explain(text, checkpoint=name).answer.values()))
+        assert page.inner_text("[data-role=probe-answer] >> nth=0") == expected
+    page.click("[data-probe] summary >> nth=0")
+    page.wait_for_selector('figure[data-node="encoder.0.self.weights"]')
+    page.fill("[data-role=probe-text]", "word5 is bad")
+    page.click("[data-role=add-probe]")
+    page.wait_for_selector('[data-probe="word5 is bad"][data-snapshot]')
+    slider.evaluate(slide, 0)
+    page.click("[data-role=play]")
+    page.wait_for_selector(NEWEST)
 
 
 def test_before_the_first_weights_and_when_the_folder_goes(
-    context: Contexts, finished: Run, tmp_path: Path, watch: Watch
+    show: Show, finished: Run, tmp_path: Path, watch: Watch
 ) -> None:
     watch.expected = "400|Failed to load resource"
     copy = tmp_path / "run"
     left_out = shutil.ignore_patterns("model", "snapshots", "checkpoints", "evaluation.json", "report*")
     shutil.copytree(finished.path, copy, ignore=left_out)
-    with served(copy) as show:
-        page = show(context())
-        until(page, f"{STATE} === 'stopped' && {STEP} === 40")
-        assert f"--resume {copy.name}" in page.inner_text("main")
-        assert "No weights are saved yet" in page.inner_text("main")
-        shutil.copytree(finished.path / "snapshots", copy / "snapshots")
-        until(page, "document.querySelector('[data-probe][data-snapshot]') !== null")
-        assert page.locator("[role=alert]").count() == 0, "what was missing is there"
-        shutil.rmtree(copy)
-        until(page, f"{STATE} === 'gone'")
+    page = show(copy)
+    until(page, f"{STATE} === 'stopped' && {STEP} === 40")
+    assert f"--resume {copy.name}" in page.inner_text("main")
+    assert "No weights are saved yet" in page.inner_text("main")
+    shutil.copytree(finished.path / "snapshots", copy / "snapshots")
+    until(page, "document.querySelector('[data-probe][data-snapshot]') !== null")
+    assert page.locator("[role=alert]").count() == 0, "what was missing is there"
+    shutil.rmtree(copy)
+    until(page, f"{STATE} === 'gone'")
 
 
-def test_a_replay_needs_no_server(context: Contexts, finished: Run, tmp_path: Path) -> None:
-    path = tmp_path / "replay.html"
+def test_a_replay_needs_no_server(show: Show, finished: Run, tmp_path: Path) -> None:
+    path, saved = tmp_path / "replay.html", tmp_path / "saved.html"
     path.write_text(replay_html(finished, Training(finished.path))[0], encoding="utf-8")
-    page = open_page(context(), path.as_uri())
+    page = show(path.as_uri())
     until(page, f"{STATE} === 'finished' && {STEP} === 40")
-    page.wait_for_selector("[data-probe][data-snapshot=model]")
+    page.wait_for_selector(NEWEST)
     assert page.locator("[data-role=add-probe], [data-control]").count() == 0
-    with served(finished.path) as show:
-        live = show(context())
-        live.wait_for_selector("[data-probe][data-snapshot=model]")
-        live.click(".top-tools >> text=Share")
-        assert "the curves and answers of the training" in live.inner_text("dialog[open]")
-        with live.expect_download() as downloaded:
-            live.click("[data-role=save-page]")
-        downloaded.value.save_as(tmp_path / "saved.html")
-    saved = open_page(context(), (tmp_path / "saved.html").as_uri())
-    saved.wait_for_selector("[data-probe][data-snapshot=model]")
+    live = show(finished.path)
+    live.wait_for_selector(NEWEST)
+    live.click(".top-tools >> text=Share")
+    assert "the curves and answers of the training" in live.inner_text("dialog[open]")
+    with live.expect_download() as downloaded:
+        live.click("[data-role=save-page]")
+    downloaded.value.save_as(saved)
+    show(saved.as_uri()).wait_for_selector(NEWEST)

@@ -22,16 +22,15 @@ from glassformer.explain.attribution.value_function import AttributeRequest, mak
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
 TASKS = ["classify", "translate", "lm"]
+BOTH_SIDES = ("classify", "pretrain")
+"""Tasks of which a prediction reads the whole text."""
+METHODS = ["erase", "integrated_gradients"]
 
 
 def example(name: str, **model: Any) -> Explanation:
     """Return an explanation for a text of each task."""
-    subject = untrained(name, **model)
-    return {
-        "classify": lambda: infer(subject, "a b c good d e f"),
-        "translate": lambda: infer(subject, "abcdef", "fedcba"),
-        "lm": lambda: infer(subject, "ab cd e fg a"),
-    }[name]()
+    text = {"classify": "a b c good d e f", "translate": "abcdef", "lm": "ab cd e fg a", "pretrain": "ab [MASK] cd e"}
+    return infer(untrained(name, **model), text[name], "fedcba")
 
 
 def last(explanation: Explanation) -> int:
@@ -57,20 +56,21 @@ def quantity(explanation: Explanation, erased: dict[str, list[int]], request: At
         return float(logits[first] - logits[second])
     i = request.prediction
     assert i is not None
-    row, target = logits[i], actual_of(explanation, i)
+    row, predicted = logits[i], explanation.predictions[i]
+    target = (predicted.actual or predicted.top[0]).id
     return float(row.log_softmax(-1)[target]) if request.foil is None else float(row[target] - row[request.foil])
 
 
 @for_each("positions", ["sinusoidal", "rotary"])
-@for_each("name", TASKS)
-def test_attribute_erase_scores_equal_drops_without_the_word(name: str, positions: str) -> None:
+@for_each("name", [*TASKS, "pretrain"])
+def test_erase_scores_equal_the_drops_without_each_word(name: str, positions: str) -> None:
     e = example(name, positions=positions)
-    request = AttributeRequest(method="erase", prediction=last(e))
+    request = AttributeRequest(method="erase", prediction=e.generated[0] if name == "pretrain" else last(e))
     result = attribute(e, request)
     assert result.value == pytest.approx(quantity(e, {}, request), abs=1e-5)
     seen = 0
     for stream in e.streams:
-        end = len(stream) if stream is not e.streams[-1] or name == "classify" else last(e) + 1
+        end = len(stream) if stream is not e.streams[-1] or name in BOTH_SIDES else last(e) + 1
         for word in range(len(stream.word_texts)):
             here = [i for i, w in enumerate(stream.words) if w == word and i < end]
             fall = result.value - quantity(e, {stream.name: here}, request)
@@ -83,7 +83,7 @@ def test_attribute_erase_scores_equal_drops_without_the_word(name: str, position
     assert result.baseline_value == pytest.approx(quantity(e, everything, request), abs=1e-5)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@for_each("name", TASKS)
 def test_erase_each_equals_erase_of_each(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     e = example(name)
     stream = e.streams[0]
@@ -93,45 +93,31 @@ def test_erase_each_equals_erase_of_each(name: str, monkeypatch: pytest.MonkeyPa
     assert len({result.value for result in together}) == len(words) == 3
     for result, positions in zip(together, words, strict=True):
         alone = erase(e, AttributeRequest(erase=positions, prediction=last(e)))
-        assert result.value == pytest.approx(alone.value, abs=1e-5)
-        assert result.original == pytest.approx(alone.original, abs=1e-5)
+        assert (result.value, result.original) == pytest.approx((alone.value, alone.original), abs=1e-5)
         assert [c.id for c in result.prediction.top] == [c.id for c in alone.prediction.top]
 
 
-@for_each("method", ["erase", "integrated_gradients"])
+@for_each("method", METHODS)
 @for_each("name", TASKS)
-def test_attribute_defaults_to_the_least_certain_token(name: str, method: Any) -> None:
-    """Use real explanations: the least certain token of the answer by default, any other by its index."""
+def test_the_least_certain_token_is_explained_or_any_by_its_index(name: str, method: Any) -> None:
     e = explain(untrained(name), TraceRequest("a b c", pad=0 if name == "lm" else 2))
     stream, predictions = e.streams[-1], e.predictions
+    least = min(e.answered, key=lambda i: (predictions[i].actual or predictions[i].top[0]).log_prob)
     default = e.attribute(method)
-    result = default if name == "classify" else e.attribute(method, prediction=stream.n_given - 1)
-    if name == "classify":
-        assert result.target.id == predictions[0].top[0].id and result.prediction == 0
-    else:
+    assert default.prediction == least
+    assert default.target.id == (predictions[least].actual or predictions[least].top[0]).id
+    assert len(repr(default)) <= 300 and f"prediction {least}, " in repr(default)
+    assert {n: len(scores) for n, scores in default.scores.items()} == {s.name: len(s) for s in e.streams}
+    if name != "classify":
         first = stream.n_given - 1
-        least = min(e.answered, key=lambda i: (predictions[i].actual or predictions[i].top[0]).log_prob)
-        assert default.prediction == least and result.prediction == first
-        assert default.target.id == (predictions[least].actual or predictions[least].top[0]).id
+        result, later = (e.attribute(method, prediction=i) for i in (first, first + 2))
         assert result.target.id == stream.ids[first + 1] and not any(result.scores[stream.name][first + 1 :])
         assert result.value == pytest.approx(predictions[first].actual.log_prob, abs=1e-4)
-        later = e.attribute(method, prediction=first + 2)
-        assert later.target.id == stream.ids[first + 3]
-        assert later.scores[stream.name][first + 2] != 0
-    shapes = {s.name: len(s) for s in e.streams}
-    for answer in (default, result, attribute(e)):
-        assert len(repr(answer)) <= 300 and f"prediction {answer.prediction}, " in repr(answer)
-        assert {n: len(scores) for n, scores in answer.scores.items()} == shapes
-
-
-def test_attribute_explains_the_first_token_of_a_given_translation() -> None:
-    e = explain(untrained("translate"), TraceRequest("abc", target="cba"))
-    assert attribute(e).target.piece == "c"
-    assert attribute(e, AttributeRequest(prediction=3)).target.piece == "[EOS]"
+        assert later.target.id == stream.ids[first + 3] and later.scores[stream.name][first + 2] != 0
 
 
 @for_each("pre_norm", [True, False])
-@for_each("name", TASKS)
+@for_each("name", [*TASKS, "pretrain"])
 def test_integrated_gradients_sum_to_the_change(name: str, pre_norm: bool) -> None:
     """Explain the prediction, or of three texts the one, that erasing everything changes most."""
     first = example(name, pre_norm=pre_norm)
@@ -146,10 +132,10 @@ def test_integrated_gradients_sum_to_the_change(name: str, pre_norm: bool) -> No
     e, i = max(choices, key=change)
     result = attribute(e, AttributeRequest(method="integrated_gradients", prediction=i))
     assert result.completeness is not None and result.completeness.ok
-    total = sum(sum(scores) for scores in result.scores.values())
-    error = abs(total - (result.value - result.baseline_value))
+    whole = result.value - result.baseline_value
+    error = abs(sum(sum(scores) for scores in result.scores.values()) - whole)
     assert error == pytest.approx(result.completeness.error, abs=1e-4)
-    assert error <= 0.02 * abs(result.value - result.baseline_value) + 1e-4
+    assert error <= 0.02 * abs(whole) + 1e-4
     assert all(len(result.scores[s.name]) == len(s) for s in e.streams)
     assert any(result.scores[e.streams[0].name])
 
@@ -167,55 +153,62 @@ def test_integrated_gradients_report_too_few_steps() -> None:
     assert 8 < better.n_steps <= 1024 and better.relative < completeness.relative / 10
 
 
-def test_attribute_contrasts_with_a_foil() -> None:
+def test_integrated_gradients_report_errors_that_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scores of two tokens change abruptly, one up and one down, so that their sum does not change."""
+    value_fn = make_value_function(infer(untrained("classify"), "a b"), AttributeRequest())
+
+    def along(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        peak = np.exp(-(((points - 0.37) / 0.01) ** 2))
+        return np.zeros_like(points), np.stack([peak, -peak], axis=1)
+
+    monkeypatch.setattr(integrated_gradients_module, "path", lambda value_fn: along)
+    scores, completeness = integrated_gradients(value_fn)
+    assert completeness.ok and completeness.error < 1e-12
+    assert abs(scores[0] - 0.01 * math.sqrt(math.pi)) > 0.002, "the score is wrong"
+    assert completeness.token_error > 0.002, "and that is reported"
+
+
+def test_a_token_is_contrasted_with_a_foil_and_a_class_with_the_second_best() -> None:
     e = example("translate")
     i = last(e)
-    target = actual_of(e, i)
-    foil = next(c.id for c in e.predictions[i].top if c.id != target)
+    foil = next(c.id for c in e.predictions[i].top if c.id != actual_of(e, i))
     request = AttributeRequest(prediction=i, foil=foil)
     result = attribute(e, request)
     assert result.foil is not None and result.foil.id == foil
     assert result.value == pytest.approx(result.target.log_prob - result.foil.log_prob, abs=1e-5)
     assert result.value == pytest.approx(quantity(e, {}, request), abs=1e-5)
     assert result.quantity.startswith("log p of ") and " minus log p of " in result.quantity
-
-
-def test_attribute_contrasts_a_class_with_the_second_best() -> None:
     e = example("classify")
-    result = attribute(e)
-    names = e.subject.task.label_names or []
+    result, names = attribute(e), e.subject.task.label_names or []
     first, second = (c.id for c in e.predictions[0].top)
     assert result.quantity == f"logit of {names[first]} minus logit of {names[second]}"
-    assert result.value > 0 and result.value == pytest.approx(
-        result.target.logit - (result.foil or result.target).logit
-    )
+    assert result.foil is not None and result.value > 0
+    assert result.value == pytest.approx(result.target.logit - result.foil.logit)
     other = attribute(e, AttributeRequest(target=second))
     assert other.foil is not None and other.foil.id == first
     assert np.allclose(other.scores["text"], -np.array(result.scores["text"]), atol=1e-6)
 
 
 @for_each("name", ["classify", "translate"])
-@for_each("method", ["erase", "integrated_gradients"])
-def test_attribute_ignores_padding(name: str, method: Any) -> None:
+@for_each("method", METHODS)
+def test_padding_changes_no_score(name: str, method: Any) -> None:
     subject = untrained(name)
     plain, padded = (infer(subject, "abc good de", "ed", n_pad=n) for n in (0, 3))
     request = AttributeRequest(method=method, prediction=int(name == "translate"))
     first, second = attribute(plain, request), attribute(padded, request)
-    stream = plain.streams[0]
-    n = len(stream)
-    assert np.allclose(second.scores[stream.name][:n], first.scores[stream.name], atol=1e-5)
-    assert second.scores[stream.name][n:] == [0.0] * 3
+    stream = plain.streams[0].name
+    assert second.scores[stream] == pytest.approx([*first.scores[stream], 0.0, 0.0, 0.0], abs=1e-5)
     assert second.comprehensiveness.value == pytest.approx(first.comprehensiveness.value, abs=1e-5)
 
 
 def test_erase_returns_the_prediction_without_the_words() -> None:
     e = example("translate")
-    i = last(e)
-    request = AttributeRequest(erase={"source": [0, 2], "target": [1]}, prediction=i)
+    i, words = last(e), {"source": [0, 2], "target": [1]}
+    request = AttributeRequest(erase=words, prediction=i)
     result = erase(e, request)
-    assert result.original == pytest.approx(quantity(e, {}, AttributeRequest(prediction=i)), abs=1e-5)
-    wanted = quantity(e, {"source": [0, 2], "target": [1]}, AttributeRequest(prediction=i))
-    assert result.value == pytest.approx(wanted, abs=1e-5) and abs(result.value - result.original) > 1e-3
+    assert result.original == pytest.approx(quantity(e, {}, request), abs=1e-5)
+    assert result.value == pytest.approx(quantity(e, words, request), abs=1e-5)
+    assert abs(result.value - result.original) > 1e-3
     top, actual = result.prediction.top, result.prediction.actual
     assert actual is not None and actual.log_prob == pytest.approx(result.value, abs=1e-5)
     assert actual.rank == next(k for k, c in enumerate(top) if c.id == actual.id)
@@ -247,15 +240,6 @@ def test_erase_rejects_invalid_requests(request_: dict[str, Any], words: str) ->
     assert words in error.value.message
 
 
-def test_attribute_handles_a_text_without_words() -> None:
-    e = infer(untrained("translate"), "", "ab")
-    for method in ("erase", "integrated_gradients"):
-        result = attribute(e, AttributeRequest(method=method, prediction=0))
-        assert result.scores == {"source": [0.0], "target": [0.0, 0.0, 0.0]}
-        assert result.warnings == ["there is no word to erase"]
-        assert not result.comprehensiveness.beats_random and result.value == result.baseline_value
-
-
 def test_faithfulness_of_the_best_ranking_beats_random() -> None:
     """Of a model that sums known weights, ranking by these weights is best, and the reverse is worst."""
     e = infer(untrained("classify"), "a b c d e f g a b c d e f g a b c d e f")
@@ -268,15 +252,13 @@ def test_faithfulness_of_the_best_ranking_beats_random() -> None:
 
     known = Sum(**{name: getattr(value_fn, name) for name in value_fn.__dataclass_fields__})
     random = random_mean_drops(known)
-    n = value_fn.n_words
-    assert n == 20 and len(random) == 200
+    assert value_fn.n_words == 20 and len(random) == 200
     best = np.sort(weights)[::-1]
     comprehensiveness, sufficiency = faithfulness(known, weights, random)
     assert comprehensiveness.value == pytest.approx(np.mean([best[:k].sum() for k in (2, 4, 10)]))
     assert sufficiency.value == pytest.approx(np.mean([best[k:].sum() for k in (2, 4, 10)]))
     assert comprehensiveness.beats_random and sufficiency.beats_random
-    worst = faithfulness(known, -weights, random)
-    assert not worst[0].beats_random and not worst[1].beats_random
+    assert not any(worst.beats_random for worst in faithfulness(known, -weights, random))
     # The mean drop of a random ranking is that of a random set: the sizes are 2, 4 and 10 of 20 words.
     expected = weights.sum() * np.mean([2, 4, 10]) / 20
     assert random[:, 0].mean() == pytest.approx(expected, abs=3 * random[:, 0].std() / np.sqrt(200))
@@ -284,7 +266,13 @@ def test_faithfulness_of_the_best_ranking_beats_random() -> None:
     assert 0.94 <= np.mean((random[:, 0] >= low) & (random[:, 0] <= high)) <= 0.96
 
 
-def test_mean_drops_of_one_word_and_of_a_long_text() -> None:
+def test_faithfulness_of_no_word_one_word_and_a_long_text() -> None:
+    e = infer(untrained("translate"), "", "ab")
+    for method in METHODS:
+        result = attribute(e, AttributeRequest(method=method, prediction=0))
+        assert result.scores == {"source": [0.0], "target": [0.0, 0.0, 0.0]}
+        assert result.warnings == ["there is no word to erase"]
+        assert not result.comprehensiveness.beats_random and result.value == result.baseline_value
     value_fn = make_value_function(infer(untrained("classify"), "good"), AttributeRequest())
     start, end = value_fn.baseline_and_value()
     assert mean_drops(value_fn, np.array([[0]])) == pytest.approx(np.array([[end - start, 0.0]]))
@@ -293,20 +281,17 @@ def test_mean_drops_of_one_word_and_of_a_long_text() -> None:
     assert len(random_mean_drops(replace(value_fn, n_words=0, **long))) == 100
 
 
-def test_attribute_restores_training_mode_and_hooks() -> None:
+def test_the_model_is_as_before_and_other_threads_run_it_as_usual() -> None:
+    """While one thread replaces embeddings and stops early, another runs the whole model."""
     e = example("translate", dropout=0.5)
     model = e.subject.model.train()
     first, second = (attribute(e, AttributeRequest(method="integrated_gradients")) for _ in range(2))
     assert model.training and first.scores == second.scores
     assert not any(m._forward_hooks for m in model.modules())
     assert all(p.grad is None for p in model.parameters())
-
-
-def test_attribute_does_not_affect_other_threads() -> None:
-    """While one thread replaces embeddings and stops early, another runs the model as usual."""
-    e = example("translate")
-    value_fn, model = make_value_function(e, AttributeRequest(prediction=1)), e.subject.model
+    value_fn = make_value_function(e, AttributeRequest(prediction=1))
     rows = [torch.zeros(1, ids.shape[1], 32) for ids in value_fn.ids]
+    model.eval()
     with ThreadPoolExecutor(1) as pool, torch.no_grad():
         expected = model(**e.model_inputs)
         seen, this_thread = [], threading.get_ident()
@@ -323,36 +308,17 @@ def test_attribute_does_not_affect_other_threads() -> None:
         assert not torch.allclose(changed[0], expected[0, 1])
 
 
-def test_integrated_gradients_report_errors_that_cancel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scores of two tokens change abruptly, one up and one down, so that their sum does not change."""
-    value_fn = make_value_function(infer(untrained("classify"), "a b"), AttributeRequest())
-
-    def along(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        peak = np.exp(-(((points - 0.37) / 0.01) ** 2))
-        return np.zeros_like(points), np.stack([peak, -peak], axis=1)
-
-    monkeypatch.setattr(integrated_gradients_module, "path", lambda value_fn: along)
-    scores, completeness = integrated_gradients(value_fn)
-    true = 0.01 * math.sqrt(math.pi)
-    assert completeness.ok and completeness.error < 1e-12
-    assert abs(scores[0] - true) > 0.002, "the score is wrong"
-    assert completeness.token_error > 0.002, "and that is reported"
-
-
 @for_each(
     ("n_words", "message"),
     [(1, "only one word"), (2, "only 2 words"), (5, "2 of the 3 parts"), (10, "1 of the 3 parts"), (11, "")],
 )
 def test_a_short_text_has_a_warning(n_words: int, message: str) -> None:
     e = infer(untrained("classify"), " ".join("abcdefghijk"[:n_words]))
-    of_erase, of_gradients = (
-        attribute(e, AttributeRequest(method=method)).warnings for method in ("erase", "integrated_gradients")
-    )
+    of_erase, of_gradients = (attribute(e, AttributeRequest(method=method)).warnings for method in METHODS)
     assert not any("of the 3 parts" in one for one in of_gradients)
-    if message:
-        assert any(message in one for one in of_erase)
-    else:
-        assert not any("of the 3 parts" in one or "only" in one for one in of_erase)
+    assert any(message in one if message else "of the 3 parts" in one or "only" in one for one in of_erase) == bool(
+        message
+    )
 
 
 def test_what_erases_a_word_is_named_and_of_a_model_without_word_masking_warned_of() -> None:

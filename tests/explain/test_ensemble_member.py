@@ -20,7 +20,6 @@ from glassformer.explain.explanation import TraceRequest, compute_decoding, expl
 from glassformer.explain.page.manifest import run_info
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.run import Run
-from glassformer.runs.model_folder import save_snapshot
 
 TEXT = "refunds xyzzy card"
 
@@ -30,50 +29,42 @@ def run() -> Run:
     return ngram_run(members=3)
 
 
-def test_explain_traces_a_member_and_notes_the_answer_of_the_ensemble(run: Run) -> None:
+def test_a_member_is_traced_with_a_note_of_the_answer_of_all(run: Run) -> None:
     expected = run.predict(TEXT)
     probabilities = []
     for member, model in enumerate(run.model.members):
         e = run.explain(TEXT, member=member)
         with torch.no_grad():
-            logits = model(**e.model_inputs)[0]
-        probabilities.append(logits.softmax(-1))
+            probabilities.append(model(**e.model_inputs)[0].softmax(-1))
         for candidate in e.predictions[0].top:
             assert math.exp(candidate.log_prob) == pytest.approx(float(probabilities[-1][candidate.id]), abs=1e-6)
-        assert e.together is not None and (e.together.size, e.together.member) == (3, member)
-        assert e.together.answer["headline"] == expected["label"]
-        assert e.together.answer["detail"] == f"{100 * expected['probability']:.1f}%"
+        detail = f"{100 * expected['probability']:.1f}%"
+        assert e.together.answer == {"headline": expected["label"], "detail": detail}
         assert e.answer["headline"] == e.predictions[0].top[0].piece
         assert all(check.ok for check in e.checks)
         assert e.attribute("integrated_gradients").completeness.ok
     assert not torch.allclose(probabilities[0], probabilities[1], atol=1e-3)
-
-
-def test_explain_warns_that_a_member_is_traced(run: Run) -> None:
     e = run.explain(TEXT, member=1)
     own, all_ = ("{headline} ({detail})".format(**answer) for answer in (e.answer, e.together.answer))
     sentence = f"all 3 models together answer {all_}; member 1, shown here, answers {own}"
     manifest = e.manifest()
     assert sentence in e.warnings and sentence in manifest["warnings"] and sentence in repr(e)
     assert manifest["together"] == {"size": 3, "member": 1, "answer": e.together.answer}
-    assert manifest["answer"] == e.answer != e.together.answer
-    first, single = run.explain(TEXT), ngram_run().explain(TEXT)
-    assert first.subject.model is run.model.members[0] and "member" not in first.request.to_json()
-    assert single.together is None and single.manifest()["together"] is None
-    assert manifest["request"]["member"] == 1
+    assert manifest["answer"] == e.answer != e.together.answer and manifest["request"]["member"] == 1
     n_params = sum(p.numel() for p in run.model.members[1].parameters())
     assert manifest["model"]["n_params"] == n_params == run_info(run)["model"]["n_params"] / 3
 
 
-@for_each(("members", "kind"), [(3, "an ensemble of 3"), (1, "a single model")])
-def test_explain_rejects_unknown_members(members: int, kind: str) -> None:
-    with pytest.raises(UsageError, match=f"there is no member 3: this run is {kind}"):
-        ngram_run(members=members).explain(TEXT, member=3)
-    with pytest.raises(UsageError, match=r"member must be a whole number in \[0, 99\]"):
-        TraceRequest.from_dict({"text": "a", "member": -1})
+def test_a_single_model_has_no_note_and_no_other_member(run: Run) -> None:
+    first, single = run.explain(TEXT), ngram_run().explain(TEXT)
+    assert first.subject.model is run.model.members[0] and "member" not in first.request.to_json()
+    assert single.together is None and single.manifest()["together"] is None
+    for one, kind in ((run, "an ensemble of 3"), (single.run, "a single model")):
+        with pytest.raises(UsageError, match=f"there is no member 3: this run is {kind}"):
+            one.explain(TEXT, member=3)
 
 
-def test_trace_of_an_ensemble_names_its_members(run: Run) -> None:
+def test_a_trace_of_an_ensemble_names_its_members(run: Run) -> None:
     inputs = run.explain(TEXT).model_inputs
     with trace(run.model) as t, torch.no_grad():
         run.model(**inputs)
@@ -91,41 +82,27 @@ def test_trace_of_an_ensemble_names_its_members(run: Run) -> None:
     assert check.ok
 
 
-def test_report_holds_the_weights_of_each_member(run: Run) -> None:
+def test_a_saved_page_holds_the_weights_of_each_member(run: Run) -> None:
     first, second = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (1, 2))
-    html, _ = saved_page_html(first, other=second)
-    data = Page(html).data()
+    data = Page(saved_page_html(first, other=second)[0]).data()
     assert [trace["together"]["member"] for trace in data["traces"]] == [1, 2]
     assert data["tensors"]["t1"]["ngrams.weight"] != data["tensors"]["t2"]["ngrams.weight"]
-    erased = data["erased"][0]["erased"]
-    again = explain(run, TraceRequest(TEXT, member=1)).attribute("erase")
-    assert erased["original"] == pytest.approx(again.value, abs=1e-6)
-
-
-def test_explain_traces_members_of_a_checkpoint(tmp_path: Path) -> None:
-    run = ngram_run(tmp_path, members=2)
-    snapshot = {name: 2 * tensor for name, tensor in run.model.state_dict().items()}
-    save_snapshot(tmp_path / "snapshots", 8, snapshot)
-    e = run.explain(TEXT, member=1, checkpoint="step-00000008")
-    assert torch.equal(e.subject.model.ngrams.weight, 2 * run.model.members[1].ngrams.weight)
-    assert e.together is not None and e.together.size == 2
+    assert data["erased"][0]["erased"]["original"] == pytest.approx(first.attribute("erase").value, abs=1e-6)
 
 
 @for_each("task", ["translate", "lm"])
-def test_explain_traces_members_of_generating_models(task: str) -> None:
+def test_members_of_generating_models_are_traced(task: str) -> None:
     config = config_of(task)
     small = small_run(replace(config, model=replace(config.model, ensemble_size=2)), data_of(task))
     torch.manual_seed(1)
     run = Run(Path("runs") / task, small.task, small.task.build_model().eval(), CPU)
     text, options = TEXTS[task], {"max_new_tokens": 6, "temperature": 0.0}
-    expected = run.predict(text, **options)
+    key = "translation" if task == "translate" else "text"
     for member, model in enumerate(run.model.members):
         e = run.explain(text, member=member, **options)
         assert e.subject.model is model and e.together is not None and all(check.ok for check in e.checks)
-        alone = Run(run.path, run.task, model, CPU)
-        key = "translation" if task == "translate" else "text"
-        assert e.together.answer["headline"] == expected[key]
-        assert e.answer["headline"] == alone.predict(text, **options)[key]
+        assert e.together.answer["headline"] == run.predict(text, **options)[key]
+        assert e.answer["headline"] == Run(run.path, run.task, model, CPU).predict(text, **options)[key]
         assert compute_decoding(run, e.request)[1] == e.answer
     if task == "translate":
         forced = run.explain(text, target="abc")

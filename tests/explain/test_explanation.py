@@ -18,7 +18,7 @@ from tests.helpers.small import CPU, config_of, data_of
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.edits.measure import prediction_index
-from glassformer.explain.explanation import TraceRequest, compute_decoding, explain
+from glassformer.explain.explanation import Explanation, TraceRequest, compute_decoding, explain
 from glassformer.explain.page.manifest import decode_json, plain, run_info
 from glassformer.explain.page.saved_page import written
 from glassformer.explain.record_store import take_slice
@@ -31,9 +31,10 @@ from glassformer.training.loop import TrainState
 
 TEXTS = {"classify": "a b good c, d", "translate": "abcde", "lm": "abc ba"}
 MODEL = ModelConfig(n_layers=2, d_model=16, n_heads=2, d_ff=32, dropout=0.1)
+Runs = dict[str, Run]
 
 
-def run_of(name: str, path: Path, max_len: int = 24, seed: int = 3, **model: object) -> Run:
+def run_of(name: str, path: Path = Path("runs"), max_len: int = 24, seed: int = 3, **model: object) -> Run:
     """Return a run with random weights whose predictions do not depend on rounding."""
     config = replace(config_of(name), model=replace(MODEL, **model))
     config = replace(config, text=replace(config.text, max_len=max_len))
@@ -47,11 +48,11 @@ def run_of(name: str, path: Path, max_len: int = 24, seed: int = 3, **model: obj
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return {name: run_of(name, tmp_path_factory.mktemp(name)) for name in TEXTS}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "options"),
     [
         ("abcde", {"beam_size": 4, "n_best": 3}),
@@ -61,20 +62,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
         ("gab", {"sample": True, "temperature": 0.7, "n_best": 2}),
     ],
 )
-def test_explain_answers_as_predict_for_translators(
-    runs: dict[str, Run], text: str, options: dict[str, object]
-) -> None:
+def test_a_translator_answers_as_predict(runs: Runs, text: str, options: dict[str, object]) -> None:
     options = options | {"max_new_tokens": 9}
     e, expected = runs["translate"].explain(text, **options), runs["translate"].predict(text, **options)
     assert e.answer["headline"] == expected["translation"] == e.streams[1].text
     assert e.decode.hypotheses[0].score == pytest.approx(expected["score"], abs=1e-5)
-    if "n_best" in expected:
-        texts = [h.text for h in e.decode.hypotheses[: len(expected["n_best"])]]
-        assert texts == [h["translation"] for h in expected["n_best"]]
+    best = expected.get("n_best", [])
+    assert [h.text for h in e.decode.hypotheses[: len(best)]] == [h["translation"] for h in best]
 
 
-@pytest.mark.parametrize(("text", "seed"), [("abc ba", 0), ("abc ba", 1), ("", 0), ("abcd " * 9, 0)])
-def test_explain_answers_as_predict_for_language_models(runs: dict[str, Run], text: str, seed: int) -> None:
+@for_each(("text", "seed"), [("abc ba", 0), ("abc ba", 1), ("", 0), ("abcd " * 9, 0)])
+def test_a_language_model_answers_as_predict(runs: Runs, text: str, seed: int) -> None:
     e = runs["lm"].explain(text, max_new_tokens=9, decode_seed=seed)
     n = e.decode.settings.max_new_tokens  # fewer where the context is full
     expected = runs["lm"].predict(text, max_new_tokens=n, decode_seed=seed)
@@ -83,8 +81,8 @@ def test_explain_answers_as_predict_for_language_models(runs: dict[str, Run], te
     assert (n < 9) == any("max_new_tokens was lowered" in warning for warning in e.warnings)
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_tensor_equals_the_forward_pass(runs: dict[str, Run], name: str) -> None:
+@for_each("name", TEXTS)
+def test_tensors_equal_the_forward_pass_and_the_manifest(runs: Runs, name: str) -> None:
     e = runs[name].explain(TEXTS[name], beam_size=2, max_new_tokens=8)
     with torch.no_grad():
         expected = e.subject.model(**e.model_inputs)[0].numpy()
@@ -95,16 +93,20 @@ def test_tensor_equals_the_forward_pass(runs: dict[str, Run], name: str) -> None
         assert values.dtype == {"f32": np.float32, "i32": np.int32, "u8": np.uint8}[node["dtype"]]
         assert (node["min"], node["max"]) == (values.min(), values.max())
     named = dict(e.subject.model.named_parameters())
-    for name_, param in e.manifest()["params"].items():
-        np.testing.assert_array_equal(e.tensor(name_), named[name_].detach().numpy())
-        assert [axis["size"] for axis in param["axes"]] == list(named[name_].shape)
+    for id, param in e.manifest()["params"].items():
+        np.testing.assert_array_equal(e.tensor(id), named[id].detach().numpy())
+        assert [axis["size"] for axis in param["axes"]] == list(named[id].shape)
     assert all(check.ok for check in e.checks)
+    log, answer, streams = compute_decoding(runs[name], e.request)
+    manifest = e.manifest()
+    assert (plain(decode_json(log)), answer) == (manifest["decode"], manifest["answer"])
+    assert plain(streams) == manifest["streams"]
 
 
-def test_predictions_rank_the_logits(runs: dict[str, Run]) -> None:
+def test_predictions_rank_the_logits(runs: Runs) -> None:
     e = runs["translate"].explain("abcde", beam_size=2)
     best = e.decode.hypotheses[0]
-    written = [*best.ids, 3 if best.finished else None]
+    tokens = [*best.ids, 3 if best.finished else None]
     logits = torch.from_numpy(e.tensor("logits")).double()
     assert [p.position for p in e.predictions] == list(range(len(e.streams[1])))
     for t, p in enumerate(e.predictions):
@@ -113,12 +115,12 @@ def test_predictions_rank_the_logits(runs: dict[str, Run]) -> None:
         assert [c.id for c in p.top] == order
         assert [np.float32(c.logit) for c in p.top] == [np.float32(logits[t, i].item()) for i in order]
         assert all(c.log_prob == pytest.approx(c.logit - p.logsumexp, abs=1e-6) for c in p.top)
-        assert (p.actual and p.actual.id) == written[t]
+        assert (p.actual and p.actual.id) == tokens[t]
         if p.actual is not None:
             assert p.actual.rank == int((logits[t] > logits[t, p.actual.id]).sum())
 
 
-def test_tensor_slices_equal_indexing(runs: dict[str, Run]) -> None:
+def test_tensor_slices_equal_indexing(runs: Runs) -> None:
     e = runs["translate"].explain("abcde", beam_size=2)
     whole = e.tensor("decoder.0.cross.weights")
     for part, index in {
@@ -129,36 +131,23 @@ def test_tensor_slices_equal_indexing(runs: dict[str, Run]) -> None:
         "head:0;token:1;key:1-3": np.s_[0, 1, 1:3],
     }.items():
         np.testing.assert_array_equal(e.tensor("decoder.0.cross.weights", part), whole[index])
-    np.testing.assert_array_equal(
-        e.tensor("tgt_embedding.weight", "vocab:7.5"), e.tensor("tgt_embedding.weight")[[7, 5]]
-    )
+    table = e.tensor("tgt_embedding.weight")
+    np.testing.assert_array_equal(e.tensor("tgt_embedding.weight", "vocab:7.5"), table[[7, 5]])
 
 
 @for_each(
-    "part",
-    [
-        "head:2",
-        "head:-1",
-        "head:1-1",
-        "head:0-3",
-        "vocab:0",
-        "head:0;head:1",
-        "head:1.9",
-        "head:0;",
-        "head:99999999999",
-        "head:١",
-    ],
+    "part", "head:2 head:-1 head:1-1 head:0-3 vocab:0 head:0;head:1 head:1.9 head:0; head:9999999999 head:١".split()
 )
-def test_take_slice_rejects_malformed_slices(part: str) -> None:
+def test_malformed_slices_are_refused(part: str) -> None:
     with pytest.raises(UsageError):
         take_slice(torch.zeros(2, 3, 4), ["head", "token", "key"], part)
 
 
-@pytest.mark.parametrize(("name", "pad"), [("classify", 3), ("translate", 4), ("lm", 5)])
-def test_explain_ignores_padding(runs: dict[str, Run], name: str, pad: int) -> None:
-    plain = explain(runs[name], TraceRequest(TEXTS[name], decode={"max_new_tokens": 4}))
-    padded = explain(runs[name], TraceRequest(TEXTS[name], pad=pad, decode={"max_new_tokens": 4}))
-    assert len(padded.streams[0]) == len(plain.streams[0]) + pad
+@for_each(("name", "pad"), [("classify", 3), ("translate", 4), ("lm", 5)])
+def test_padding_changes_nothing(runs: Runs, name: str, pad: int) -> None:
+    plain, padded = (
+        explain(runs[name], TraceRequest(TEXTS[name], pad=n, decode={"max_new_tokens": 4})) for n in (0, pad)
+    )
     assert padded.streams[0].padding == [False] * len(plain.streams[0]) + [True] * pad
     logits = padded.tensor("logits")
     logits = logits[: len(logits) - pad] if name == "lm" else logits
@@ -169,17 +158,13 @@ def test_explain_ignores_padding(runs: dict[str, Run], name: str, pad: int) -> N
         assert not weights[:, :, -pad:].any() and not padded.tensor("encoder.0.self.mask")[:, -pad:].any()
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_explain_warns_of_an_empty_text(runs: dict[str, Run], name: str) -> None:
-    e = runs[name].explain("", max_new_tokens=3)
-    assert any("is empty" in warning for warning in e.warnings)
-    assert np.isfinite(e.tensor("logits")).all()
-    json.dumps(e.manifest(), allow_nan=False)
-
-
-def test_explain_warns_of_truncated_and_unknown_tokens(runs: dict[str, Run]) -> None:
-    text = " ".join(["a"] * 20 + ["zzz"] + ["b"] * 20)
-    run = run_of("classify", runs["classify"].path)
+def test_an_empty_text_and_truncated_and_unknown_tokens_are_warned_of(runs: Runs) -> None:
+    for run in runs.values():
+        e = run.explain("", max_new_tokens=3)
+        assert any("is empty" in warning for warning in e.warnings)
+        assert np.isfinite(e.tensor("logits")).all()
+        json.dumps(e.manifest(), allow_nan=False)
+    text, run = " ".join(["a"] * 20 + ["zzz"] + ["b"] * 20), run_of("classify")
     object.__setattr__(run.task.config, "text", replace(run.task.config.text, truncate="head+tail"))
     e = run.explain(text)
     assert "the text was truncated from 41 to 24 tokens, keeping its beginning and end" in e.warnings
@@ -189,7 +174,7 @@ def test_explain_warns_of_truncated_and_unknown_tokens(runs: dict[str, Run]) -> 
     assert run.explain("a zzz b").streams[0].unknown == [False, True, False]
 
 
-def test_explain_scores_a_given_target(runs: dict[str, Run]) -> None:
+def test_a_given_target_is_scored(runs: Runs) -> None:
     run = runs["translate"]
     e = run.explain("abc", target="cba")
     assert e.decode.kind == "given" and e.answer["headline"] == "cba" == e.streams[1].text
@@ -203,28 +188,46 @@ def test_explain_scores_a_given_target(runs: dict[str, Run]) -> None:
 
 def is_decoded_as_traced(e: Explanation) -> bool:
     """Return whether decoding, with cached keys, summed up the log-probabilities of the single pass."""
-    tokens = [
-        e.predictions[i].actual for i in range(0 if len(e.streams) > 1 else e.generation.first, len(e.predictions))
-    ]
-    total = sum(token.log_prob for token in tokens if token is not None)
+    first = 0 if len(e.streams) > 1 else e.generation.first
+    total = sum(p.actual.log_prob for p in e.predictions[first:] if p.actual is not None)
     return e.decode.hypotheses[0].log_prob == pytest.approx(total, rel=1e-4, abs=1e-4)
 
 
-@pytest.mark.parametrize("name", ["translate", "lm"])
-def test_explain_forces_a_prefix(runs: dict[str, Run], name: str) -> None:
+@for_each("name", ["translate", "lm"])
+def test_a_prefix_is_forced(runs: Runs, name: str) -> None:
     run = runs[name]
     free = run.explain("abc", max_new_tokens=6)
     other = next(c.id for c in free.predictions[0].top if c.id > 4 and c.id != free.decode.hypotheses[0].ids[0])
     e = explain(run, TraceRequest("abc", prefix=(other, other), decode={"max_new_tokens": 6}))
     stream = e.streams[-1]
-    assert e.decode.prefix == [other, other]
-    assert stream.ids[stream.n_given - 2 : stream.n_given] == [other, other]
+    assert e.decode.prefix == [other, other] == stream.ids[stream.n_given - 2 : stream.n_given]
     if name == "translate":
         assert e.decode.hypotheses[0].ids[:2] == [other, other]
     assert all(check.ok for check in e.checks) and is_decoded_as_traced(e)
 
 
-@pytest.mark.parametrize(
+@for_each(
+    ("name", "request_", "first"),
+    [
+        ("classify", {}, 0),
+        ("translate", {}, 0),
+        ("translate", {"prefix": [7, 8]}, 2),
+        ("lm", {}, 5),
+        ("translate", {"target": "abc"}, 0),
+        ("lm", {"prefix": [7, 8]}, 7),
+    ],
+)
+def test_the_first_generated_token_is_shown_first(runs: Runs, name: str, request_: dict[str, Any], first: int) -> None:
+    """The default of a request, as of `--json`, and a saved page start at the same token."""
+    e = explain(runs[name], TraceRequest.from_dict({"text": TEXTS[name]} | request_))
+    info = e.manifest()["generation"]
+    assert info["first"] == first == prediction_index(e, None)
+    assert name == "classify" or written(e)[0] == first
+    fixed = {"classify": 0, "translate": 1, "lm": e.streams[-1].n_given - len(request_.get("prefix", ()))}
+    assert info["n_fixed"] == fixed[name]
+
+
+@for_each(
     ("name", "request_", "message"),
     [
         ("classify", {"target": "b"}, "target does not apply"),
@@ -241,207 +244,16 @@ def test_explain_forces_a_prefix(runs: dict[str, Run], name: str) -> None:
         ("lm", {"checkpoint": "../model"}, "checkpoint must be"),
     ],
 )
-def test_explain_rejects_invalid_requests(
-    runs: dict[str, Run], name: str, request_: dict[str, Any], message: str
-) -> None:
+def test_invalid_requests_are_refused(runs: Runs, name: str, request_: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         explain(runs[name], TraceRequest("a", **request_))
 
 
-def test_run_explain_rejects_unknown_options(runs: dict[str, Run]) -> None:
+def test_options_that_do_not_exist_or_have_a_wrong_type_are_refused(runs: Runs) -> None:
     with pytest.raises(UsageError, match="beams"):
         runs["lm"].explain("abc", beams=3)
-
-
-def test_explain_of_an_unfinished_translation(runs: dict[str, Run]) -> None:
-    model = runs["translate"].model
-    assert isinstance(model, Translator)
-    with torch.no_grad():
-        model.tgt_embedding.weight[3] -= 9  # [EOS] is out of reach
-    try:
-        e = runs["translate"].explain("abcdefg", beam_size=1, max_new_tokens=200)
-    finally:
-        with torch.no_grad():
-            model.tgt_embedding.weight[3] += 9
-    assert len(e.decode.hypotheses[0].ids) == len(e.streams[1]) == 25 and "truncated" in e.answer["detail"]
-    assert e.predictions[-1].actual is not None and is_decoded_as_traced(e) and all(c.ok for c in e.checks)
-
-
-def test_explain_keeps_to_the_context_length(runs: dict[str, Run]) -> None:
-    e = runs["lm"].explain("abcdefg" * 6, max_new_tokens=12)
-    stream = e.streams[0]
-    assert len(stream) <= 24 and any("keeping its end" in warning for warning in e.warnings)
-    assert all(check.ok for check in e.checks) and is_decoded_as_traced(e)
-    joined = "".join(stream.text[a:b] for a, b in stream.spans)
-    assert stream.text.endswith(joined) and stream.text.startswith("abcdefg" * 6)
-
-
-@pytest.mark.parametrize("name", ["classify", "translate", "lm"])
-def test_record_store_keeps_one_layer_of_medium_texts(tmp_path: Path, name: str) -> None:
-    run, text = run_of(name, tmp_path, max_len=200), "a b c d e f g " * 13
-    text = text * 2 if name == "classify" else text.replace(" ", "") * 2 if name == "translate" else text[:150]
-    e = run.explain(text, max_new_tokens=6, beam_size=1)
-    assert 128 < len(e.streams[0]) <= 512 and e.records.layered
-    assert any("one layer" in warning for warning in e.warnings)
-    with torch.no_grad(), trace(e.subject.model) as whole:
-        e.subject.model(**e.model_inputs)
-    assert list(whole) == [node["id"] for node in e.manifest()["nodes"]]
-    for id in [*list(whole)[:: len(whole) // 9], "logits", list(whole)[9]]:  # at last a layer left before
-        np.testing.assert_allclose(e.tensor(id), np.asarray(whole[id]), atol=1e-5)
-        node = e.records.steps[id]
-        assert node.limits[0] == pytest.approx(float(whole[id].value.min()), abs=1e-5)
-    with pytest.raises(UsageError):
-        _ = e.trace
-
-
-@pytest.mark.parametrize(
-    ("name", "max_len", "kept"),
-    [("classify", 700, "beginning"), ("translate", 512, "beginning"), ("lm", 700, "end"), ("lm", 520, "end")],
-)
-def test_a_text_above_512_tokens_is_cut_with_a_sentence(tmp_path: Path, name: str, max_len: int, kept: str) -> None:
-    run = run_of(name, tmp_path, max_len=max_len, n_layers=1)
-    text = "a b c d e f g " * 100
-    e = explain(run, TraceRequest(text, decode={} if name == "classify" else {"max_new_tokens": 2}))
-    n = len(e.streams[0])
-    assert (250 < n <= 512 and n <= e.records["logits"].shape[0]) or name in ("classify", "translate")
-    assert any("truncated from" in one and f"keeping its {kept}" in one for one in e.warnings)
-    if max_len > 512:
-        assert any("may answer differently" in warning for warning in e.warnings)
-    with torch.no_grad():
-        logits = e.subject.model(**e.model_inputs)[0]
-    torch.testing.assert_close(e.records["logits"].value, logits, atol=1e-5, rtol=0)
-    np.testing.assert_array_equal(e.tensor(next(iter(e.records))), e.streams[0].ids)
-
-
-def test_explain_rejects_nan_weights(tmp_path: Path) -> None:
-    run = run_of("classify", tmp_path)
-    with torch.no_grad():
-        next(run.model.parameters()).fill_(float("nan"))
-    with pytest.raises(DivergedError):
-        run.explain("a b")
-
-
-def test_compute_decoding_equals_the_manifest(runs: dict[str, Run]) -> None:
-    for name, text in TEXTS.items():
-        request = TraceRequest(text, decode={"max_new_tokens": 5})
-        manifest = explain(runs[name], request).manifest()
-        log, answer, streams = compute_decoding(runs[name], request)
-        assert (plain(decode_json(log)), answer) == (manifest["decode"], manifest["answer"])
-        assert plain(streams) == manifest["streams"]
-
-
-def test_explain_loads_checkpoints_and_snapshots(tmp_path: Path) -> None:
-    run = run_of("classify", tmp_path)
-    state = TrainState(run_of("classify", tmp_path, seed=5).model, run.task)
-    assert state.ema is not None
-    for tensor in state.ema.values():
-        tensor.mul_(0.5)  # so that the two sets of weights differ
-    state.progress.best_step = 20
-    extra = {"progress": asdict(state.progress)}
-    save_checkpoint(tmp_path / "checkpoints", 20, state.tensors(), extra, keep=9)
-    save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.items()})
-    listed = [(c["name"], c["step"]) for c in run_info(run)["checkpoints"]]
-    assert listed == [("step-00000016", 16), ("step-00000020", 20), ("model", 20)]
-    name = "encoder.layers.0.feed_forward.up_proj.weight"
-    seen = {c: run.explain("a b", checkpoint=c) for c, _ in listed}
-    np.testing.assert_array_equal(seen["step-00000020"].tensor(name), state.ema[name].numpy())
-    np.testing.assert_array_equal(seen["step-00000016"].tensor(name), 2 * state.ema[name].numpy())
-    np.testing.assert_array_equal(seen["model"].tensor(name), dict(run.model.named_parameters())[name].detach())
-    facts = seen["step-00000020"].manifest()["model"]
-    assert (facts["checkpoint"], facts["step"], len(facts["sha256"])) == ("step-00000020", 20, 64)
-    damaged = tmp_path / "checkpoints" / "step-00000020" / "state.safetensors"
-    damaged.write_bytes(damaged.read_bytes()[:-1])
-    with pytest.raises(CheckpointError):
-        run.explain("a", checkpoint="step-00000020")
-
-
-def test_with_checkpoint_shares_a_model(tmp_path: Path) -> None:
-    run = run_of("classify", tmp_path)
-    save_snapshot(run.path / "snapshots", 7, {name: p.detach() * 2 for name, p in run.model.named_parameters()})
-    request = TraceRequest("a b good", checkpoint="step-00000007")
-    a, b = explain(run, request), explain(run, replace(request, text="bad"))
-    assert a.subject.model is b.subject.model is not run.model
-    model = weakref.ref(a.subject.model)
-    del a, b
-    gc.collect()
-    assert model() is None, "and nothing keeps it afterwards"
-
-
-def test_nodes_have_a_repr_without_values(runs: dict[str, Run]) -> None:
-    explanation = runs["classify"].explain(TEXTS["classify"])
-    node = explanation.records.steps["encoder.0.self.weights"]
-    assert repr(node) == repr(explanation.records["encoder.0.self.weights"])
-    assert node.value.is_meta, "its shape alone, and no numbers"
-
-
-@pytest.mark.parametrize(
-    ("name", "request_"),
-    [
-        ("classify", {}),
-        ("translate", {}),
-        ("translate", {"target": "abc"}),
-        ("lm", {}),
-        ("translate", {"decode": {"sample": True}}),
-    ],
-)
-def test_explain_runs_every_pass_in_full_precision(
-    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch, name: str, request_: dict[str, Any]
-) -> None:
-    """Simulate a GPU with fewer bits under "medium": decoding, erasing and tracing must have the same precision."""
-    run, seen = runs[name], []
-    stack = run.model.encoder if name == "classify" else run.model.decoder
-    handle = stack.register_forward_pre_hook(lambda *_: seen.append(torch.get_float32_matmul_precision()))
-    try:
-        explanation = explain(run, TraceRequest.from_dict({"text": TEXTS[name]} | request_))
-        explanation.attribute("erase")
-        explanation.attribute("integrated_gradients")
-    finally:
-        handle.remove()
-    assert len(seen) > 3 and set(seen) == {"highest"}
-
-
-@pytest.mark.parametrize(
-    ("name", "request_", "first"),
-    [
-        ("classify", {}, 0),
-        ("translate", {}, 0),
-        ("translate", {"prefix": [7, 8]}, 2),
-        ("lm", {}, 5),
-        ("translate", {"target": "abc"}, 0),
-        ("lm", {"prefix": [7, 8]}, 7),
-    ],
-)
-def test_prediction_index_defaults_to_the_first_generated_token(
-    runs: dict[str, Run], name: str, request_: dict[str, Any], first: int
-) -> None:
-    """The default of a request, as of `--json`, and a saved page start at the same token."""
-    e = explain(runs[name], TraceRequest.from_dict({"text": TEXTS[name]} | request_))
-    info = e.manifest()["generation"]
-    assert info["first"] == first
-    assert prediction_index(e, None) == first
-    assert name == "classify" or written(e)[0] == first
-    stream = e.streams[-1]
-    assert (
-        info["n_fixed"] == {"classify": 0, "translate": 1, "lm": stream.n_given - len(request_.get("prefix", ()))}[name]
-    )
-
-
-def test_an_explanation_is_read_by_the_ids_of_its_steps(runs: dict[str, Run]) -> None:
-    e = explain(runs["classify"], "a good film")
-    id = "encoder.1.self.weights"
-    assert id in list(e) and isinstance(e[id], np.ndarray)
-    assert np.array_equal(e[id], e.tensor(id)) and np.array_equal(e[id], np.asarray(e.trace[id]))
-    for read in (e.__getitem__, e.tensor, e.records.__getitem__, e.trace.__getitem__, e.what_if):
-        typed = "encoder.1.self.weight" + ("=0" if read == e.what_if else "")
-        with pytest.raises(UsageError) as caught:
-            read(typed)
-        assert "encoder.1.self.weight" in caught.value.message and id in caught.value.hint
-    for wrong in (5, None, [1]):
-        with pytest.raises(UsageError, match="no tensor"):
-            e[wrong]  # type: ignore[index]
-
-
-def test_arguments_of_a_wrong_type_are_refused_with_a_sentence(runs: dict[str, Run]) -> None:
+    with pytest.raises(UsageError, match="all members answer together"):
+        runs["classify"].predict("a good film", member=1)
     e: Any = explain(runs["translate"], "a b c")
     calls = {
         "a slice as text": lambda wrong: e.tensor("encoder.0.self.weights", wrong),
@@ -461,7 +273,140 @@ def test_arguments_of_a_wrong_type_are_refused_with_a_sentence(runs: dict[str, R
     assert e.sweep("contributions", prediction=np.int64(0)) == e.sweep("contributions", prediction=0)
 
 
-def test_results_are_short_in_a_notebook(runs: dict[str, Run]) -> None:
+def test_an_unfinished_translation_and_a_full_context(runs: Runs) -> None:
+    model = runs["translate"].model
+    assert isinstance(model, Translator)
+    weights = model.tgt_embedding.weight.detach()
+    weights[3] -= 9  # [EOS] is out of reach
+    try:
+        e = runs["translate"].explain("abcdefg", beam_size=1, max_new_tokens=200)
+    finally:
+        weights[3] += 9
+    assert len(e.decode.hypotheses[0].ids) == len(e.streams[1]) == 25 and "truncated" in e.answer["detail"]
+    assert e.predictions[-1].actual is not None and is_decoded_as_traced(e) and all(c.ok for c in e.checks)
+    e = runs["lm"].explain("abcdefg" * 6, max_new_tokens=12)
+    stream = e.streams[0]
+    assert len(stream) <= 24 and any("keeping its end" in warning for warning in e.warnings)
+    assert all(check.ok for check in e.checks) and is_decoded_as_traced(e)
+    joined = "".join(stream.text[a:b] for a, b in stream.spans)
+    assert stream.text.endswith(joined) and stream.text.startswith("abcdefg" * 6)
+
+
+@for_each("name", ["classify", "translate", "lm"])
+def test_of_a_text_of_more_than_128_tokens_one_layer_is_kept(name: str) -> None:
+    run, text = run_of(name, max_len=200), "a b c d e f g " * 13
+    text = text * 2 if name == "classify" else text.replace(" ", "") * 2 if name == "translate" else text[:150]
+    e = run.explain(text, max_new_tokens=6, beam_size=1)
+    assert 128 < len(e.streams[0]) <= 512 and e.records.layered
+    assert any("one layer" in warning for warning in e.warnings)
+    with torch.no_grad(), trace(e.subject.model) as whole:
+        e.subject.model(**e.model_inputs)
+    assert list(whole) == [node["id"] for node in e.manifest()["nodes"]]
+    for id in [*list(whole)[:: len(whole) // 9], "logits", list(whole)[9]]:  # at last a layer left before
+        np.testing.assert_allclose(e.tensor(id), np.asarray(whole[id]), atol=1e-5)
+        node = e.records.steps[id]
+        assert node.limits[0] == pytest.approx(float(whole[id].value.min()), abs=1e-5)
+    with pytest.raises(UsageError):
+        _ = e.trace
+
+
+@for_each(
+    ("name", "max_len", "kept"),
+    [("classify", 700, "beginning"), ("translate", 512, "beginning"), ("lm", 700, "end"), ("lm", 520, "end")],
+)
+def test_a_text_above_512_tokens_is_cut_with_a_sentence(name: str, max_len: int, kept: str) -> None:
+    run = run_of(name, max_len=max_len, n_layers=1)
+    e = explain(run, TraceRequest("a b c d e f g " * 100, decode={} if name == "classify" else {"max_new_tokens": 2}))
+    n = len(e.streams[0])
+    assert (250 < n <= 512 and n <= e.records["logits"].shape[0]) or name in ("classify", "translate")
+    assert any("truncated from" in one and f"keeping its {kept}" in one for one in e.warnings)
+    assert max_len == 512 or any("may answer differently" in warning for warning in e.warnings)
+    with torch.no_grad():
+        logits = e.subject.model(**e.model_inputs)[0]
+    torch.testing.assert_close(e.records["logits"].value, logits, atol=1e-5, rtol=0)
+    np.testing.assert_array_equal(e.tensor(next(iter(e.records))), e.streams[0].ids)
+
+
+def test_weights_that_are_not_finite_are_refused() -> None:
+    run = run_of("classify")
+    with torch.no_grad():
+        next(run.model.parameters()).fill_(float("nan"))
+    with pytest.raises(DivergedError):
+        run.explain("a b")
+
+
+def test_checkpoints_and_snapshots_are_explained(tmp_path: Path) -> None:
+    run = run_of("classify", tmp_path)
+    state = TrainState(run_of("classify", tmp_path, seed=5).model, run.task)
+    assert state.ema is not None
+    for tensor in state.ema.values():
+        tensor.mul_(0.5)  # so that the two sets of weights differ
+    state.progress.best_step = 20
+    save_checkpoint(tmp_path / "checkpoints", 20, state.tensors(), {"progress": asdict(state.progress)}, keep=9)
+    save_snapshot(tmp_path / "snapshots", 16, {k: 2 * v for k, v in state.ema.items()})
+    name = "encoder.layers.0.feed_forward.up_proj.weight"
+    own = dict(run.model.named_parameters())[name].detach()
+    expected = {"step-00000016": 2 * state.ema[name], "step-00000020": state.ema[name], "model": own}
+    assert [(c["name"], c["step"]) for c in run_info(run)["checkpoints"]] == [*zip(expected, (16, 20, 20), strict=True)]
+    for checkpoint, weights in expected.items():
+        np.testing.assert_array_equal(run.explain("a b", checkpoint=checkpoint).tensor(name), weights.numpy())
+    facts = run.explain("a b", checkpoint="step-00000020").manifest()["model"]
+    assert (facts["checkpoint"], facts["step"], len(facts["sha256"])) == ("step-00000020", 20, 64)
+    request = TraceRequest("a b good", checkpoint="step-00000016")
+    a, b = explain(run, request), explain(run, replace(request, text="bad"))
+    assert a.subject.model is b.subject.model is not run.model
+    model = weakref.ref(a.subject.model)
+    del a, b
+    gc.collect()
+    assert model() is None, "and nothing keeps it afterwards"
+    damaged = tmp_path / "checkpoints" / "step-00000020" / "state.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(CheckpointError):
+        run.explain("a", checkpoint="step-00000020")
+
+
+@for_each(
+    ("name", "request_"),
+    [
+        ("classify", {}),
+        ("translate", {}),
+        ("translate", {"target": "abc"}),
+        ("lm", {}),
+        ("translate", {"decode": {"sample": True}}),
+    ],
+)
+def test_every_pass_has_full_precision(runs: Runs, name: str, request_: dict[str, Any]) -> None:
+    """Simulate a GPU with fewer bits under "medium": decoding, erasing and tracing must have the same precision."""
+    run, seen = runs[name], []
+    stack = run.model.encoder if name == "classify" else run.model.decoder
+    handle = stack.register_forward_pre_hook(lambda *_: seen.append(torch.get_float32_matmul_precision()))
+    try:
+        explanation = explain(run, TraceRequest.from_dict({"text": TEXTS[name]} | request_))
+        explanation.attribute("erase")
+        explanation.attribute("integrated_gradients")
+    finally:
+        handle.remove()
+    assert len(seen) > 3 and set(seen) == {"highest"}
+
+
+def test_an_explanation_is_read_by_the_ids_of_its_steps(runs: Runs) -> None:
+    e = explain(runs["classify"], "a good film")
+    id = "encoder.1.self.weights"
+    assert id in list(e) and isinstance(e[id], np.ndarray)
+    assert np.array_equal(e[id], e.tensor(id)) and np.array_equal(e[id], np.asarray(e.trace[id]))
+    node = e.records.steps[id]
+    assert repr(node) == repr(e.records[id]) and node.value.is_meta, "its shape alone, and no numbers"
+    for read in (e.__getitem__, e.tensor, e.records.__getitem__, e.trace.__getitem__, e.what_if):
+        typed = "encoder.1.self.weight" + ("=0" if read == e.what_if else "")
+        with pytest.raises(UsageError) as caught:
+            read(typed)
+        assert "encoder.1.self.weight" in caught.value.message and id in caught.value.hint
+    for wrong in (5, None, [1]):
+        with pytest.raises(UsageError, match="no tensor"):
+            e[wrong]  # type: ignore[index]
+
+
+def test_results_are_short_in_a_notebook(runs: Runs) -> None:
     for name, text in TEXTS.items():
         e = explain(runs[name], text)
         stack = "decoder" if name == "lm" else "encoder"
@@ -469,16 +414,3 @@ def test_results_are_short_in_a_notebook(runs: dict[str, Run]) -> None:
         results = [e, e.plot, e.what_if(*many[:2]), e.what_if(*many), e.attribute()]
         for result in (*results, *(e.sweep(kind) for kind in ("parts", "keys", "layers", "contributions"))):
             assert len(repr(result)) <= 300 and "\n" not in repr(result) and " at 0x" not in repr(result)
-
-
-def test_a_prediction_that_does_not_exist_is_refused_for_classifiers_too(runs: dict[str, Run]) -> None:
-    for name, text in TEXTS.items():
-        e = explain(runs[name], text)
-        for call in (lambda i, e=e: e.sweep("contributions", prediction=i), lambda i, e=e: e.attribute(prediction=i)):
-            with pytest.raises(UsageError):
-                call(99)
-
-
-def test_a_member_without_edits_is_refused(runs: dict[str, Run]) -> None:
-    with pytest.raises(UsageError, match="all members answer together"):
-        runs["classify"].predict("a good film", member=1)

@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.collections import QuadMesh
-from tests.helpers.inference import Subject, untrained
+from tests.helpers.inference import untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution.attribute import Attribution, Candidate
@@ -18,44 +18,31 @@ from glassformer.explain.attribution.methods import Faithfulness
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.figures import draw_attention, draw_attribution, save, save_figure, style
 
-TEXT = {"classify": "a b good c d", "translate": "abcdefg", "lm": "abc def"}
+REQUESTS = {
+    "classify": TraceRequest("a b good c d"),
+    "translate": TraceRequest("abcdefg", target="gfed"),
+    "lm": TraceRequest("abc def", decode={"max_new_tokens": 3}),
+}
 HOSTILE = ["</script>", "$x^2$", "\U0001f600", "漢字", "שלום", "\x00\ufffe", "▁the"]
 
 
 @pytest.fixture(scope="module")
-def subjects() -> dict[str, Subject]:
-    return {name: untrained(name, n_layers=2, n_heads=2) for name in TEXT}
+def explanations() -> dict[str, Explanation]:
+    return {name: explain(untrained(name, n_layers=2, n_heads=2), request) for name, request in REQUESTS.items()}
 
 
-@pytest.fixture(scope="module")
-def explanations(subjects: dict[str, Subject]) -> dict[str, Explanation]:
-    requests = {
-        "classify": TraceRequest(TEXT["classify"]),
-        "translate": TraceRequest(TEXT["translate"], target="gfed"),
-        "lm": TraceRequest(TEXT["lm"], decode={"max_new_tokens": 3}),
-    }
-    return {name: explain(subjects[name], request) for name, request in requests.items()}
-
-
-def panels(figure: Any) -> list[Any]:
-    """Return the axes that hold a matrix of cells, without colour bars."""
-    return [axes for axes in figure.axes if not hasattr(axes, "_colorbar") and cells(axes) is not None]
-
-
-def cells(axes: Any) -> np.ma.MaskedArray | None:
-    """Return the values that are drawn, masked where they are hatched."""
-    for artist in axes.collections:
-        if isinstance(artist, QuadMesh):
-            drawn = artist.get_array()
-            assert drawn is not None
-            return np.ma.asarray(drawn)
-    return np.ma.asarray(axes.images[0].get_array()) if axes.images else None
-
-
-def hatched(axes: Any) -> np.ndarray:
-    """Return True for the hatched cells: through them the background is seen."""
-    drawn = cells(axes)
-    return np.ma.getmaskarray(drawn) & bool(axes.patch.get_hatch())
+def drawn(figure: Any) -> list[tuple[Any, np.ma.MaskedArray]]:
+    """Return the axes that hold a matrix of cells, with its values, masked where they are hatched."""
+    found = []
+    for axes in figure.axes:
+        arrays = [one.get_array() for one in axes.collections if isinstance(one, QuadMesh)] or [
+            image.get_array() for image in axes.images
+        ]
+        if arrays and not hasattr(axes, "_colorbar"):
+            cells = np.ma.asarray(arrays[0])
+            assert axes.patch.get_hatch() or not cells.mask.any()  # through masked cells the background is seen
+            found.append((axes, cells))
+    return found
 
 
 def labels(axis: Any) -> list[str]:
@@ -63,32 +50,24 @@ def labels(axis: Any) -> list[str]:
 
 
 @pytest.mark.row("3.8")
-@pytest.mark.parametrize("task", list(TEXT))
+@pytest.mark.parametrize("task", list(REQUESTS))
 def test_attention_draws_the_recorded_weights(explanations: dict[str, Explanation], task: str) -> None:
     explanation = explanations[task]
-    stack = "decoder" if task == "lm" else "encoder"
-    weights = np.asarray(explanation.records[f"{stack}.1.self.weights"])
+    weights = explanation[f"{'decoder' if task == 'lm' else 'encoder'}.1.self.weights"]
     pieces = [p.replace("▁", "␣") for p in explanation.streams[0].pieces]
-    (axes,) = panels(explanation.plot.attention(layer=1, head=0, block="self"))
-    drawn = cells(axes)
-    assert drawn is not None
-    seen = ~np.ma.getmaskarray(drawn)
-    np.testing.assert_array_equal(drawn.data[seen], weights[0][seen])
-    masked = np.triu(np.ones_like(seen), 1) if task == "lm" else np.zeros_like(seen)
-    np.testing.assert_array_equal(~seen, masked)
-    np.testing.assert_array_equal(hatched(axes), masked)
+    masked = np.triu(np.ones_like(weights[0], dtype=bool), 1) if task == "lm" else np.zeros_like(weights[0], dtype=bool)
+    [(axes, _)] = drawn(explanation.plot.attention(layer=1, head=0, block="self"))
     assert labels(axes.xaxis) == pieces
     last = explanation.predictions[-1]
     following = [*pieces[1:], (last.actual or last.top[0]).piece.replace("▁", "␣")]
     read_and_predicted = [f"{one} → {other}" for one, other in zip(pieces, following, strict=True)]
     assert labels(axes.yaxis) == (read_and_predicted if task == "lm" else pieces)
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # row 0 on top
-    all_heads = panels(explanation.plot.attention(block="self"))
-    assert len(all_heads) == 2
-    for head, axes in enumerate(all_heads):
-        drawn = cells(axes)
-        assert drawn is not None
-        np.testing.assert_array_equal(drawn.data[seen], weights[head][seen])
+    all_heads = drawn(explanation.plot.attention(block="self"))
+    assert len(all_heads) == len(weights) == 2
+    for (_, cells), expected in zip(all_heads, weights, strict=True):
+        np.testing.assert_array_equal(np.ma.getmaskarray(cells), masked)
+        np.testing.assert_array_equal(cells.data[~masked], expected[~masked])
 
 
 def test_attention_selects_block_and_stack(explanations: dict[str, Explanation]) -> None:
@@ -100,14 +79,21 @@ def test_attention_selects_block_and_stack(explanations: dict[str, Explanation])
         (plot.attention(0, 1, stack="encoder"), "encoder.0.self.weights"),
         (plot.attention(0, 1, stack="decoder"), "decoder.0.self.weights"),
     ]:
-        drawn = cells(panels(figure)[0])
-        assert drawn is not None
-        seen = ~np.ma.getmaskarray(drawn)
-        np.testing.assert_array_equal(drawn.data[seen], np.asarray(records[id])[1][seen])
+        [(_, cells)] = drawn(figure)
+        seen = ~np.ma.getmaskarray(cells)
+        np.testing.assert_array_equal(cells.data[seen], np.asarray(records[id])[1][seen])
+
+
+def test_attention_of_a_long_text_keeps_its_values() -> None:
+    e = explain(untrained("lm", n_layers=1, n_heads=1, positions="rotary"), TraceRequest("abcdefg" * 14))
+    figure = e.plot.attention(0, 0)
+    [(_, cells)] = drawn(figure)
+    np.testing.assert_array_equal(cells.filled(0), np.asarray(e.records["decoder.0.self.weights"])[0])
+    assert max(figure.get_size_inches()) < 12
 
 
 @pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
-def test_save_escapes_tokens_and_is_deterministic(tmp_path: Path, suffix: str) -> None:
+def test_files_escape_tokens_and_are_deterministic(tmp_path: Path, suffix: str) -> None:
     weights, masked = np.full((1, 7, 7), 1 / 7), np.zeros((1, 7, 7), dtype=bool)
     paths = [tmp_path / f"{i}{suffix}" for i in range(2)]
     tokens = [t.replace("漢字", "ßж") for t in HOSTILE] if suffix == ".pdf" else HOSTILE  # embedding takes seconds
@@ -128,49 +114,35 @@ def test_save_escapes_tokens_and_is_deterministic(tmp_path: Path, suffix: str) -
         assert b"/Subtype /Type0" in data or b"/FontFile2" in data  # fonts inside, so text can be copied
 
 
-def test_attention_of_a_long_text_keeps_its_values() -> None:
-    e = explain(untrained("lm", n_layers=1, n_heads=1, positions="rotary"), TraceRequest("abcdefg" * 14))
-    figure = e.plot.attention(0, 0)
-    drawn = cells(panels(figure)[0])
-    assert drawn is not None
-    np.testing.assert_array_equal(drawn.filled(0), np.asarray(e.records["decoder.0.self.weights"])[0])
-    assert max(figure.get_size_inches()) < 12
-
-
-def test_plots_reject_invalid_requests(explanations: dict[str, Explanation], tmp_path: Path) -> None:
-    plot = explanations["classify"].plot
-    with pytest.raises(UsageError, match="no layer 2: they are counted from 0 to 1"):
-        plot.attention(layer=2)
-    with pytest.raises(UsageError, match="no head -1"):
-        plot.attention(head=-1)
-    with pytest.raises(UsageError, match="no cross attention"):
-        plot.attention(block="cross")
-    with pytest.raises(UsageError, match="no figure called 'attentoin'"):
-        save_figure(explanations["classify"], "attentoin", tmp_path / "figure.pdf")
+def test_figures_are_written_or_refused(explanations: dict[str, Explanation], tmp_path: Path) -> None:
+    e, plot = explanations["classify"], explanations["classify"].plot
+    for figure, message in (
+        (lambda: plot.attention(layer=2), "no layer 2: they are counted from 0 to 1"),
+        (lambda: plot.attention(head=-1), "no head -1"),
+        (lambda: plot.attention(block="cross"), "no cross attention"),
+        (lambda: save_figure(e, "attentoin", tmp_path / "figure.pdf"), "no figure called 'attentoin'"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            figure()
     assert not list(tmp_path.iterdir())
+    before, path = dict(matplotlib.rcParams), tmp_path / "figure.svg"
+    titles = {"attention": "Decoder layer 1: cross-attention, head 0", "attribution": "Attribution of"}
+    for kind, title in titles.items():
+        save_figure(explanations["translate"], kind, path, layer=1, head=0)
+        assert title in path.read_text(encoding="utf-8") and dict(matplotlib.rcParams) == before
+        path.unlink()
 
 
 def test_attribution_has_a_bar_for_each_word(explanations: dict[str, Explanation]) -> None:
     """The sign is seen without colour, and the ranking is compared with random ones."""
-    streams = explanations["classify"].streams
     test, target = Faithfulness(1.5, 0.2, -0.1, 0.6, True), Candidate(3, "</b>", 1.0, -0.1)
     scores = {"text": [0.5, -2.0, 0.0, 0.0, 1.0]}
     attribution = Attribution(
         "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, {}, None, test, test, 200, "[MASK]", [], 0.1
     )
-    figure = draw_attribution(streams, attribution)
+    figure = draw_attribution(explanations["classify"].streams, attribution)
     (axes,) = figure.axes
-    assert labels(axes.yaxis) == TEXT["classify"].split()
+    assert labels(axes.yaxis) == REQUESTS["classify"].text.split()
     assert [bar.get_width() for bar in axes.patches] == scores["text"]
     assert [bool(bar.get_hatch()) for bar in axes.patches] == [score < 0 for score in scores["text"]]
     assert any("Mean of 200 random rankings: +0.2 (95% between −0.1 and +0.6)" in t.get_text() for t in figure.texts)
-
-
-@pytest.mark.parametrize(
-    ("kind", "title"), [("attention", "Decoder layer 1: cross-attention, head 0"), ("attribution", "Attribution of")]
-)
-def test_figures_are_written(explanations: dict[str, Explanation], kind: str, title: str, tmp_path: Path) -> None:
-    before = dict(matplotlib.rcParams)
-    save_figure(explanations["translate"], kind, tmp_path / "figure.svg", layer=1, head=0)
-    assert dict(matplotlib.rcParams) == before
-    assert title in (tmp_path / "figure.svg").read_text(encoding="utf-8")

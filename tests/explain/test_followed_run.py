@@ -21,7 +21,7 @@ from filelock import FileLock
 from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
 from tests.helpers.serving import Client
-from tests.helpers.small import small
+from tests.helpers.small import CPU, small
 from tests.helpers.small_runs import SMALL, write_table
 
 from glassformer.api import Run, train
@@ -39,48 +39,39 @@ from glassformer.runs.folder import GO_ON, LOCK, PAUSE, Control, ControlFile, Ru
 from glassformer.runs.model_folder import save_snapshot
 from glassformer.runs.records import DataRecord, StepMetrics
 
-CPU = torch.device("cpu")
-
 
 def line(step: int, **more: object) -> str:
     return json.dumps({"step": step, "seconds": step / 10, "loss": 1 / step, **more}) + "\n"
 
 
-def rows(n: int, **spikes: float) -> list[StepMetrics]:
-    return [StepMetrics(step, loss=spikes.get(f"at{step}", 1.0)) for step in range(1, n + 1)]
+def append(path: Path, text: str | bytes) -> None:
+    with open(path, "ab") as file:
+        file.write(text.encode() if isinstance(text, str) else text)
 
 
-def test_only_whole_lines_count_and_nothing_is_read_twice(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    log = GrowingLog(path)
+def steps(log: GrowingLog) -> list[int]:
+    """Read what is new of a log; return its steps."""
     log.update()
-    assert log.rows == []
-    path.write_text(line(1) + line(2) + '{"step": 3', encoding="utf-8")
-    log.update()
-    assert [row.step for row in log.rows] == [1, 2]
-    first = log.rows[0]
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(', "loss": 0.5}\n' + line(4))
-    log.update()
-    assert [row.step for row in log.rows] == [1, 2, 3, 4] and log.rows[0] is first and log.generation == 0
+    return [row.step for row in log.rows]
 
 
-def test_a_resumed_run_is_read_anew(tmp_path: Path) -> None:
+def test_only_whole_lines_count_and_nothing_is_read_twice_until_a_run_is_resumed(tmp_path: Path) -> None:
     path, new = tmp_path / "metrics.jsonl", tmp_path / "new"
-    path.write_text("".join(map(line, range(1, 9))), encoding="utf-8")
     log = GrowingLog(path)
-    log.update()
+    assert steps(log) == []
+    path.write_text(line(1) + line(2) + '{"step": 3', encoding="utf-8")
+    assert steps(log) == [1, 2]
+    first = log.rows[0]
+    append(path, ', "loss": 0.5}\n' + "".join(map(line, range(4, 9))))
+    assert steps(log) == [*range(1, 9)] and log.rows[0] is first and log.generation == 0
     new.write_text("".join(map(line, range(1, 5))), encoding="utf-8")  # as `truncate_metrics` replaces it
     os.replace(new, path)
-    log.update()
-    assert [row.step for row in log.rows] == [1, 2, 3, 4] and log.generation == 1
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(line(3, loss=9.0))  # a step that was done again
-    log.update()
-    assert [(row.step, row.loss) for row in log.rows][2:] == [(3, 9.0), (4, 0.25)] and log.generation == 2
+    assert steps(log) == [1, 2, 3, 4] and log.generation == 1
+    append(path, line(3, loss=9.0))  # a step that was done again
+    assert steps(log) == [1, 2, 3, 4] and log.generation == 2
+    assert [row.loss for row in log.rows][2:] == [9.0, 0.25]
     path.unlink()
-    log.update()
-    assert log.rows == [] and log.generation == 3
+    assert steps(log) == [] and log.generation == 3
 
 
 DAMAGED = ("[]", "{}", '{"step": "x"}', '{"step": 3, "lo', "\x00\x00", '{"step": 2}{"step": 3}', '"\\ud800"')
@@ -88,29 +79,23 @@ DAMAGED = ("[]", "{}", '{"step": "x"}', '{"step": 3, "lo', "\x00\x00", '{"step":
 
 def test_damaged_lines_are_left_out_with_their_numbers(tmp_path: Path) -> None:
     """One line that a crash cut, or that holds no row, takes no other row away, wherever it stands."""
-    path = tmp_path / "metrics.jsonl"
+    path, n = tmp_path / "metrics.jsonl", len(DAMAGED)
     path.write_text(line(1) + "\n".join(DAMAGED) + "\n\n" + line(4) + "[", encoding="utf-8")
     log = GrowingLog(path)
-    log.update()
-    n = len(DAMAGED)
-    assert [row.step for row in log.rows] == [1, 4] and log.damaged == [*range(2, n + 2)]
-    with open(path, "ab") as file:
-        file.write(b"]\n" + line(5).encode() + b"\xff\xfe\n" + line(6).encode())
-    log.update()
-    assert [row.step for row in log.rows] == [1, 4, 5, 6] and log.damaged == [*range(2, n + 2), n + 4, n + 6]
-    lines = path.read_bytes().split(b"\n")
-    assert lines[n + 3] == b"[]" and lines[n + 5] == b"\xff\xfe"
+    assert steps(log) == [1, 4] and log.damaged == [*range(2, n + 2)]
+    append(path, b"]\n" + line(5).encode() + b"\xff\xfe\n" + line(6).encode())
+    assert steps(log) == [1, 4, 5, 6] and log.damaged == [*range(2, n + 2), n + 4, n + 6]
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl:2: expected `object`, got"):
         RunFolder(tmp_path).read_metrics()
     damaged: list[int] = []
     assert RunFolder(tmp_path).read_metrics(damaged) == log.rows and damaged == log.damaged
     path.write_text(line(1), encoding="utf-8")
-    log.update()
-    assert [row.step for row in log.rows] == [1] and log.damaged == []
+    assert steps(log) == [1] and log.damaged == []
 
 
 def test_thinning_keeps_the_newest_whole_and_every_spike() -> None:
-    many = rows(30_000, at12345=99.0, at777=-5.0)
+    spikes = {12345: 99.0, 777: -5.0}
+    many = [StepMetrics(step, loss=spikes.get(step, 1.0)) for step in range(1, 30_001)]
     kept = thinned(many)
     assert len(kept) <= 2000 and kept[-500:] == many[-500:]
     assert {99.0, -5.0} <= {row.loss for row in kept}
@@ -122,10 +107,8 @@ def test_thinning_keeps_the_newest_whole_and_every_spike() -> None:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("followed")
-    table = write_table(folder)
     settings = {"epochs": None, "steps": 55, "snapshots": True, "threads": 1, "validate_every": 2}
-    run = train("classify", out=folder / "run", train_file=str(table), **SMALL, **settings)
-    return run
+    return train("classify", out=folder / "run", train_file=str(write_table(folder)), **SMALL, **settings)
 
 
 @pytest.fixture
@@ -136,7 +119,7 @@ def begun(finished: Run, tmp_path: Path) -> Path:
     return copy
 
 
-def test_a_finished_run_is_told_whole(finished: Run) -> None:
+def test_a_finished_run_is_shown_whole(finished: Run) -> None:
     now = Training(finished.path).now()
     assert (now["state"], now["step"], now["steps"]) == ("finished", 55, 55)
     assert now["curve"]["step"] == list(range(1, 56))
@@ -155,11 +138,10 @@ def test_the_state_follows_the_folder(begun: Path) -> None:
     training, log = Training(begun, may_write=True), begun / "metrics.jsonl"
     assert training.now()["state"] == "stopped"
     assert any(finding.place == "unfinished" for finding in training.now()["findings"])
-    whole = log.read_text("utf-8")
     with lock_folder(begun):
         assert is_locked(begun)
         assert training.now()["state"] == "running" and training.now()["control"]
-        log.write_text(whole + line(56, paused=True), encoding="utf-8")
+        append(log, line(56, paused=True))
         assert training.now()["state"] == "running", "that pause is over, as nothing asks for it any more"
         ControlFile(begun / "control.json").write(PAUSE)
         assert training.now()["state"] == "paused"
@@ -168,17 +150,15 @@ def test_the_state_follows_the_folder(begun: Path) -> None:
         assert training.now()["state"] == "waiting"
     assert not is_locked(begun)
     shutil.rmtree(begun)
-    assert training.now()["state"] == "gone"
-    assert Training(begun).now()["state"] == "gone"
+    assert training.now()["state"] == Training(begun).now()["state"] == "gone"
 
 
 def test_damaged_lines_are_a_finding(begun: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On the screen as from the doctor, also where no other line is left."""
     log = begun / "metrics.jsonl"
     lines = log.read_text("utf-8").splitlines(keepends=True)
-    log.write_text(
-        "".join([*lines[:7], lines[7][:30] + "\n", *lines[8:20], "garbage\n", *lines[20:]]), encoding="utf-8"
-    )
+    lines[7] = lines[7][:30] + "\n"
+    log.write_text("".join([*lines[:20], "garbage\n", *lines[20:]]), encoding="utf-8")
     words = "lines 8, 21 of metrics.jsonl cannot be read, and are left out"
     now = Training(begun).now()
     assert now["curve"]["step"] == [*range(1, 8), *range(9, 56)]
@@ -190,7 +170,7 @@ def test_damaged_lines_are_a_finding(begun: Path, capsys: pytest.CaptureFixture[
     assert found.matter == "line 1 of metrics.jsonl cannot be read, and is left out"
 
 
-def test_what_is_asked_is_written(begun: Path) -> None:
+def test_what_is_requested_is_written(begun: Path) -> None:
     training, file = Training(begun, may_write=True), ControlFile(begun / "control.json")
     with pytest.raises(UsageError, match="it is stopped"):
         training.request("pause")
@@ -215,7 +195,7 @@ def test_what_is_asked_is_written(begun: Path) -> None:
             reader.request("stop")
 
 
-def test_who_asks_whether_it_is_locked_never_refuses_a_training(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_looks_whether_it_is_locked_never_refuses_a_training(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is held for an instant is waited for."""
     monkeypatch.setattr("glassformer.runs.folder.WAIT_SECONDS", 60)
     held, taken = FileLock(begun / LOCK), threading.Event()
@@ -239,8 +219,7 @@ def test_a_diagnosis_is_not_made_at_each_look(begun: Path, monkeypatch: pytest.M
     training = Training(begun)
     with lock_folder(begun):
         for step in range(56, 60):
-            with open(begun / "metrics.jsonl", "a", encoding="utf-8") as log:
-                log.write(line(step))
+            append(begun / "metrics.jsonl", line(step))
             training.now()
     assert calls == [56]
     training.now()
@@ -254,7 +233,7 @@ def served(path: Path, may_write: bool = False) -> Iterator[Client]:
         yield Client(server.port, server.token)
 
 
-def test_before_there_are_weights_the_log_is_shown(begun: Path) -> None:
+def test_a_run_is_followed_before_its_weights_and_until_its_folder_goes(begun: Path, tmp_path: Path) -> None:
     shutil.rmtree(begun / "checkpoints")
     shutil.move(begun / "snapshots", begun / "aside")
     with served(begun) as client:
@@ -266,13 +245,14 @@ def test_before_there_are_weights_the_log_is_shown(begun: Path) -> None:
         assert facts["model"]["task"] == "classify"
         assert "word" in facts["start"][0]["text"], "a text of the data, as the run has no examples yet"
         assert client.request("GET", "/api/training").json()["snapshots"][1] == {"name": "step-00000016", "step": 16}
-
-
-def test_an_empty_folder_is_waited_for(tmp_path: Path) -> None:
-    with served(tmp_path) as client:
-        assert client.request("GET", "/api/training").json()["state"] == "waiting"
+        shutil.rmtree(begun)
+        assert client.request("GET", "/api/training").json()["state"] == "gone"
+        assert client.post("/api/probe", {"text": "a", "checkpoint": "step-00000016"}).status == 400
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert Training(empty).now()["state"] == "waiting"
     with pytest.raises(UsageError, match="has no weights yet"):
-        Followed(tmp_path, CPU).subject()
+        Followed(empty, CPU).subject()
 
 
 def test_the_model_is_the_newest_and_stays_when_the_folder_goes(begun: Path, finished: Run) -> None:
@@ -288,25 +268,20 @@ def test_the_model_is_the_newest_and_stays_when_the_folder_goes(begun: Path, fin
     assert followed.subject().model is not None
 
 
-def test_each_snapshot_answers(finished: Run) -> None:
-    text = "good word1 and word2"
-    names = ["step-00000000", "step-00000032", "model"]
-    answers = [probe(finished, ProbeRequest(text, name)) for name in names]
-    for name, answer in zip(names, answers, strict=True):
-        explained = finished.explain(text, checkpoint=name)
+def test_each_snapshot_answers_and_a_long_text_has_no_map(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, probabilities = "good word1 and word2", set()
+    for name in ("step-00000000", "step-00000032", "model"):
+        answer, explained = probe(finished, ProbeRequest(text, name)), finished.explain(text, checkpoint=name)
         assert answer["headline"] == explained.answer["headline"]
         assert f"{100 * (answer['probability'] or 0):.1f}" in answer["detail"]
         shown = answer["map"]
         assert shown is not None and shown["rows"] == shown["columns"] == explained.streams[0].pieces
         expected = explained[shown["step"]].mean(axis=0)
         assert torch.allclose(torch.tensor(shown["weights"]), torch.tensor(expected), atol=6e-4)
-    assert len({answer["probability"] for answer in answers}) == 3
-
-
-def test_a_long_text_has_no_map(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MAX_MAP_TOKENS > 8
+        probabilities.add(answer["probability"])
+    assert len(probabilities) == 3 and MAX_MAP_TOKENS > 8
     monkeypatch.setattr("glassformer.explain.watch.probes.MAX_MAP_TOKENS", 3)
-    assert probe(finished, ProbeRequest("good word1 and word2", "model"))["map"] is None
+    assert probe(finished, ProbeRequest(text, "model"))["map"] is None
 
 
 def test_texts_come_from_the_evaluation_or_the_data_or_are_missed(begun: Path, finished: Run) -> None:
@@ -376,14 +351,6 @@ def test_requests_are_checked(begun: Path) -> None:
         assert client.post("/api/control", {"action": "stop"}).status == 400
 
 
-def test_a_folder_that_disappears(begun: Path) -> None:
-    with served(begun) as client:
-        client.request("GET", "/api/run")
-        shutil.rmtree(begun)
-        assert client.request("GET", "/api/training").json()["state"] == "gone"
-        assert client.post("/api/probe", {"text": "a", "checkpoint": "step-00000016"}).status == 400
-
-
 def test_a_replay_holds_curves_and_answers(finished: Run) -> None:
     html, lacks = replay_html(finished, Training(finished.path))
     data = Page(html).data()
@@ -396,7 +363,7 @@ def test_a_replay_holds_curves_and_answers(finished: Run) -> None:
     assert any("answers are left out" in sentence for sentence in lacks)
 
 
-@pytest.mark.parametrize("name", ["classify", "translate", "lm", "pretrain"])
+@pytest.mark.parametrize("name", ["translate", "lm", "pretrain"])
 def test_every_task_is_followed_before_its_first_checkpoint(tmp_path: Path, name: str) -> None:
     """From what is written before the first step, and a snapshot."""
     task, folder = small(name).task, RunFolder(tmp_path / "run")
@@ -408,7 +375,6 @@ def test_every_task_is_followed_before_its_first_checkpoint(tmp_path: Path, name
     assert type(subject.task) is type(task)
     for (_, got), (_, expected) in zip(subject.model.named_parameters(), model.named_parameters(), strict=True):
         assert torch.equal(got, expected)
-    text = {"pretrain": "a b [MASK] c"}.get(name, "a b c")
-    answer = probe(subject, ProbeRequest(text, "step-00000016"))
+    answer = probe(subject, ProbeRequest("a b [MASK] c" if name == "pretrain" else "a b c", "step-00000016"))
     assert answer["headline"] and answer["map"] is not None
     assert (answer["probability"] is None) == (name == "pretrain")

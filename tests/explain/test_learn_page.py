@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
-from tests.helpers.tiny_runs import Runs, shared_runs
+from tests.helpers.for_each import for_each
+from tests.helpers.tiny_runs import Runs
 
 from glassformer import load
 from glassformer.errors import UsageError
@@ -20,16 +21,20 @@ from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
 from glassformer.explain.request import TraceRequest
+from glassformer.run import Run
 
-NAME = "classify, pre-norm"
 WEIGHT = "encoder.layers.0.self_attention.q_proj.weight"
+TEXT, ANSWER = TEXTS["classify"], ANSWERS["classify"]
+
+
+@cache
+def run() -> Run:
+    return subject_of(MODELS["classify, pre-norm"])
 
 
 @cache
 def learned(steps: int, optimizer: str | None = None) -> Explanation:
-    task = MODELS[NAME][0]
-    request = TraceRequest(TEXTS[task], answer=ANSWERS[task], learn_steps=steps, optimizer=optimizer)
-    return explain(subject_of(MODELS[NAME]), request)
+    return explain(run(), TraceRequest(TEXT, answer=ANSWER, learn_steps=steps, optimizer=optimizer))
 
 
 def test_gradients_are_listed_apart_from_the_steps_of_the_forward_pass() -> None:
@@ -38,31 +43,25 @@ def test_gradients_are_listed_apart_from_the_steps_of_the_forward_pass() -> None
     assert not any(is_gradient(node["id"]) for node in sent["nodes"])
     assert all(is_gradient(node["id"]) for node in sent["gradients"])
     assert [node["id"] for node in sent["gradients"]][:2] == ["loss.grad", "loss.each.grad"]
-    plain = manifest(explain(subject_of(MODELS[NAME]), TEXTS["classify"]))
+    plain = manifest(explain(run(), TEXT))
     assert plain["gradients"] == [] and plain["refused"] == {}
     assert sent["refused"]["edits"] == "a model learns without edits only"
-
-
-def test_the_page_of_an_answer_to_learn_opens_on_the_screen_learn() -> None:
-    for start, screen in (([learned(0)], "learn"), ([], "flow"), ([explain(subject_of(MODELS[NAME]), "a b")], "flow")):
-        with PageServer(subject_of(MODELS[NAME]), port=0, start=start) as server:
-            assert server.address.partition("#/")[2].startswith(f"{screen}?access=")
-
-
-def test_what_is_refused_is_known_before() -> None:
-    long = explain(subject_of(MODELS[NAME], max_len=200), "a b c " * 60)
-    count = "180"
-    assert manifest(long)["refused"]["learn"] == f"learning takes up to 128 tokens, and this text has {count}"
-    assert manifest(long)["refused"]["edits"].endswith(f"at most 128 tokens, and this one has {count}")
+    long = manifest(explain(subject_of(MODELS["classify, pre-norm"], max_len=200), "a b c " * 60))
+    assert long["refused"]["learn"] == "learning takes up to 128 tokens, and this text has 180"
+    assert long["refused"]["edits"].endswith("at most 128 tokens, and this one has 180")
     vector = explain(subject_of(("embed", {})), TEXTS["embed"])
     assert manifest(vector)["refused"]["learn"] == "a bare encoder has no answer to learn"
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "kept"), [("adamw", {"exp_avg", "exp_avg_sq"}), ("sgd", set()), ("muon", {"momentum_buffer"})]
-)
+def test_the_page_of_an_answer_to_learn_opens_on_the_screen_learn() -> None:
+    for start, screen in (([learned(0)], "learn"), ([], "flow"), ([explain(run(), "a b")], "flow")):
+        with PageServer(run(), port=0, start=start) as server:
+            assert server.address.partition("#/")[2].startswith(f"{screen}?access=")
+
+
+@for_each(("optimizer", "kept"), [("adamw", {"exp_avg", "exp_avg_sq"}), ("sgd", set()), ("muon", {"momentum_buffer"})])
 def test_the_last_update_of_a_parameter_can_be_read(optimizer: str, kept: set[str]) -> None:
-    e = learned(2, optimizer)
+    e, first = learned(2, optimizer), learned(1, optimizer).records
     records = e.records
     assert isinstance(records, LearningStore)
     parts = {f"{WEIGHT}.{name}{when}" for name in kept for when in ("", "_before")}
@@ -71,40 +70,45 @@ def test_the_last_update_of_a_parameter_can_be_read(optimizer: str, kept: set[st
     assert before.shape == after[3].shape and not np.array_equal(before, after[3])
     for name in kept:
         assert not np.array_equal(records.tensor(f"{WEIGHT}.{name}"), records.tensor(f"{WEIGHT}.{name}_before"))
-        first = learned(1, optimizer).records
         assert not first.tensor(f"{WEIGHT}.{name}_before").any(), "before the first step there is no average"
         assert np.array_equal(first.tensor(f"{WEIGHT}.{name}"), records.tensor(f"{WEIGHT}.{name}_before"))
     base = e.base
-    assert base is not None and isinstance(base.records, LearningStore) and base.records.update_of(WEIGHT) == []
+    assert base is not None and e.learning is not None
+    assert np.array_equal(first.tensor(f"{WEIGHT}.before"), base.records.tensor(WEIGHT))
+    [constants] = [group.constants for group in e.learning.groups if WEIGHT in group.params]
+    before, gradient = (records.tensor(f"{WEIGHT}.{name}") for name in ("before", "clipped_grad"))
+    if optimizer == "sgd":
+        np.testing.assert_allclose(after, before - constants["lr"] * gradient, atol=1e-7)
+    if optimizer == "adamw":
+        average = constants["beta1"] * records.tensor(f"{WEIGHT}.exp_avg_before") + (1 - constants["beta1"]) * gradient
+        np.testing.assert_allclose(records.tensor(f"{WEIGHT}.exp_avg"), average, atol=1e-7)
+    assert isinstance(base.records, LearningStore) and base.records.update_of(WEIGHT) == []
     with pytest.raises(UsageError):
         base.records.tensor(f"{WEIGHT}.exp_avg")
 
 
 def test_a_step_says_whether_the_answer_was_the_most_probable() -> None:
-    facts = learned(30).learning
-    assert facts is not None and facts.learned is not None
+    facts, base = learned(30).learning, learned(30).base
+    assert facts is not None and facts.learned is not None and base is not None
     assert facts.learned.right and facts.learned.steps[-1].right
-    e = learned(30).base
-    assert e is not None and facts.learned.steps[0].right == (e.answer["headline"] == ANSWERS["classify"])
+    assert facts.learned.steps[0].right == (base.answer["headline"] == ANSWER)
 
 
 def test_the_learning_rate_of_muon_keeps_its_ratio() -> None:
-    subject = subject_of(MODELS[NAME])
-    config = subject.task.config.train
+    config = run().task.config.train
     requested = TraceRequest("a", lr=config.lr * 10, optimizer="muon")
-    settings = training_settings(subject, requested)
+    settings = training_settings(run(), requested)
     assert settings.muon.matrix_lr == pytest.approx(10 * config.muon.matrix_lr) and settings.optimizer == "muon"
-    assert training_settings(subject, replace(requested, lr=None)).muon == config.muon
+    assert training_settings(run(), replace(requested, lr=None)).muon == config.muon
 
 
-def test_a_run_sends_how_it_was_trained_and_known_answers(tmp_path_factory: pytest.TempPathFactory) -> None:
-    runs: Runs = shared_runs(tmp_path_factory)
-    run = load(runs.classify, device="cpu")
-    sent = run_info(run)["learn"]
-    assert sent["optimizer"] == run.task.config.train.optimizer and sent["lr"] == run.task.config.train.lr
+def test_a_run_sends_how_it_was_trained_and_known_answers(runs: Runs) -> None:
+    trained = load(runs.classify, device="cpu")
+    sent, config = run_info(trained)["learn"], trained.task.config.train
+    assert (sent["optimizer"], sent["lr"]) == (config.optimizer, config.lr)
     assert sent["examples"] and {one["answer"] for one in sent["examples"]} <= {"pos", "neg"}
     one = sent["examples"][0]
-    after = explain(run, TraceRequest(one["text"], answer=one["answer"], learn_steps=1)).learning
+    after = explain(trained, TraceRequest(one["text"], answer=one["answer"], learn_steps=1)).learning
     assert after is not None and after.learned is not None and after.learned.others
 
 
@@ -115,10 +119,8 @@ def test_a_full_saved_page_says_what_it_lacks_of_learning(monkeypatch: pytest.Mo
 
 
 def test_a_request_is_answered_from_what_is_kept() -> None:
-    service = Service(subject_of(MODELS[NAME]))
-    request = {"text": TEXTS["classify"], "answer": "good", "learn_steps": 1}
+    service, request = Service(run()), {"text": TEXT, "answer": "good", "learn_steps": 1}
     first = service.trace(request)
     assert service.trace(request)["id"] == first["id"]
-    before = service.trace({"text": TEXTS["classify"], "answer": "good"})
-    assert before["id"] == f"{first['id']}-before"
+    assert service.trace({"text": TEXT, "answer": "good"})["id"] == f"{first['id']}-before"
     assert service.tensor(first["id"], f"{WEIGHT}.before", "").shape == (16, 16)

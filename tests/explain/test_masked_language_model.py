@@ -10,7 +10,6 @@ from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import explain
 from glassformer.explain.page.manifest import manifest
 from glassformer.run import Run
@@ -23,13 +22,13 @@ FORMS: dict[str, dict[str, Any]] = {
 TEXT = "a b [MASK] c, [MASK] d"
 
 
-def run_of(form: str, **text: Any) -> Run:
+def run_of(form: str) -> Run:
     settings = dict(FORMS[form])
-    return subject_of(("pretrain", settings.pop("model")), **settings, **text)
+    return subject_of(("pretrain", settings.pop("model")), **settings)
 
 
 @for_each("form", FORMS)
-def test_the_answer_is_that_of_prediction(form: str) -> None:
+def test_the_answer_is_that_of_prediction_edited_or_not(form: str) -> None:
     run = run_of(form)
     e, [answer] = explain(run, TEXT), run.predict([TEXT])
     assert e.answer["headline"] == answer["filled"]
@@ -37,54 +36,26 @@ def test_the_answer_is_that_of_prediction(form: str) -> None:
     assert e.answer["detail"] == ", ".join(shares)
     assert [e.streams[0].pieces[i] for i in e.generated] == ["[MASK]", "[MASK]"]
     assert all(check.ok for check in e.checks)
+    for edit in ("encoder.0.self.out=0", "mlm_hidden=0"):
+        [edited] = run.predict([TEXT], edits=[edit])
+        assert edited["filled"] == e.what_if(edit).answer_after
 
 
 @for_each("form", FORMS)
 def test_the_steps_of_the_head_are_recorded_and_can_be_edited(form: str) -> None:
     run = run_of(form)
     e = explain(run, TEXT)
-    assert [id for id in e.records if e.records[id].stack == "head"] == [
-        "mlm_transform", "mlm_hidden", "mlm_norm", "logits",
-    ]  # fmt: skip
+    head = [id for id in e.records if e.records[id].stack == "head"]
+    assert head == ["mlm_transform", "mlm_hidden", "mlm_norm", "logits"]
     torch.testing.assert_close(e.records["logits"].value, run.model(**e.model_inputs)[0], atol=1e-4, rtol=1e-5)
-    first = e.generated[0]
-    token = run.task.tokenizer.encode("d")[0]
-    assert e.what_if(f"logits[token:{first};vocab:{token}]=100").answer_after == TEXT.replace("[MASK]", "d", 1).replace(
-        "[MASK]", run.predict(TEXT)["guesses"][1][0]["token"]
-    )
+    [token], second = run.task.tokenizer.encode("d"), run.predict(TEXT)["guesses"][1][0]["token"]
+    filled = e.what_if(f"logits[token:{e.generated[0]};vocab:{token}]=100").answer_after
+    assert filled == TEXT.replace("[MASK]", "d", 1).replace("[MASK]", second)
     zeros = e.what_if("mlm_hidden=0").trace
     norm = run.model.mlm_norm
     torch.testing.assert_close(zeros["mlm_norm"].value, norm(torch.zeros_like(e.records["mlm_hidden"].value)))
     with pytest.raises(UsageError, match="no sum of parts"):
         e.sweep("contributions")
-
-
-@for_each("form", FORMS)
-def test_edits_act_in_prediction_too(form: str) -> None:
-    run = run_of(form)
-    edit = "encoder.0.self.out=0"
-    [answer] = run.predict([TEXT], edits=[edit])
-    assert answer["filled"] == explain(run, TEXT).what_if(edit).answer_after
-    [answer] = run.predict([TEXT], edits=["mlm_hidden=0"])
-    assert answer["filled"] == explain(run, TEXT).what_if("mlm_hidden=0").answer_after
-
-
-@for_each("form", FORMS)
-def test_a_prediction_depends_on_words_of_both_sides(form: str) -> None:
-    e = explain(run_of(form), TEXT)
-    index = e.generated[0]
-    function = make_value_function(e, AttributeRequest(prediction=index))
-    assert function.erase_id == e.subject.task.tokenizer.mask_id
-    value = function.baseline_and_value()[1]
-    assert abs(value - e.predictions[index].top[0].log_prob) < 1e-4
-    if form != "n-grams":
-        inputs = {**e.model_inputs, "ids": e.model_inputs["ids"].clone()}
-        inputs["ids"][0, torch.from_numpy(function.words["text"] == function.n_words - 1)] = function.erase_id
-        with torch.no_grad():
-            erased = e.subject.model(**inputs)[0, index].log_softmax(dim=-1)[function.measure.ids[0]]
-        scores = function.sum_over_words(torch.tensor(e.attribute(prediction=index).scores["text"]).numpy())
-        assert abs(scores[-1] - (value - float(erased))) < 1e-4
-    assert e.attribute("integrated_gradients", prediction=index).completeness.ok
 
 
 def test_a_text_without_masks_predicts_each_of_its_tokens() -> None:

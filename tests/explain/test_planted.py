@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ from tests.helpers.for_each import for_each
 from tests.helpers.inference import Subject, infer
 from tests.helpers.small import data_of, small
 
-from glassformer.explain.attribution.attribute import attribute
 from glassformer.explain.attribution.methods import integrated_gradients, leave_one_out
 from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import Explanation
@@ -57,11 +55,6 @@ def scored(method: str, subject: Subject) -> list[tuple[list[str], np.ndarray]]:
     return results
 
 
-def test_classifier_uses_the_planted_word() -> None:
-    right = [PLANTED[e.predictions[0].top[0].id] in e.streams[0].pieces for e in about(trained())]
-    assert np.mean(right) > 0.95
-
-
 @for_each("method", ["erase", "integrated_gradients"])
 def test_attribution_finds_the_planted_word(method: str) -> None:
     """It has the right sign: "good" is positive, "bad" is negative."""
@@ -70,17 +63,6 @@ def test_attribution_finds_the_planted_word(method: str) -> None:
         for pieces, scores in scored(method, trained())
     ]
     assert np.mean(results) > 0.95
-
-
-@for_each("method", ["erase", "integrated_gradients"])
-def test_faithfulness_beats_random_rankings(method: Any) -> None:
-    """Use texts long enough that random rankings rarely start with the planted word."""
-    long = [e for e in about(trained()) if len(e.streams[0]) >= 15][:8]
-    attributions = [attribute(e, AttributeRequest(method=method)) for e in long]
-    assert len(attributions) == 8
-    assert all(a.comprehensiveness.value > a.comprehensiveness.random_mean for a in attributions)
-    assert all(a.sufficiency.value < a.sufficiency.random_mean for a in attributions)
-    assert np.mean([a.comprehensiveness.beats_random or a.sufficiency.beats_random for a in attributions]) > 0.5
 
 
 @for_each("method", ["erase", "integrated_gradients"])

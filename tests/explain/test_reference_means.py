@@ -10,6 +10,7 @@ import torch
 from tests.explain.test_edits import TEXTS
 from tests.helpers.for_each import for_each
 from tests.helpers.inference import Subject, untrained
+from tests.helpers.matrix import stack_of
 from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
@@ -20,8 +21,8 @@ from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.trace import trace
 
 
-def traced(task: str, **form: Any) -> Explanation:
-    return explain(untrained(task, n_layers=2, d_model=12, n_heads=3, d_ff=20, **form), TEXTS[task])
+def traced(task: str) -> Explanation:
+    return explain(untrained(task, n_layers=2, d_model=12, n_heads=3, d_ff=20), TEXTS[task])
 
 
 @for_each("task", TEXTS)
@@ -31,31 +32,25 @@ def test_means_are_over_all_tokens_of_all_texts(task: str) -> None:
     subject, t = e.subject, e.subject.task
     means = reference_means(t, subject.model, split, e.records)
     assert set(means) == {id for id, record in e.records.items() if has_mean(record)}
-    corpus = t.encode(split, training=False)
-    rows: dict[str, list[torch.Tensor]] = {id: [] for id in means}
-    for batch_rows in t.eval_batches(corpus, 1):
-        for row in batch_rows:
-            batch = t.make_batch(corpus, row[None])
-            if task == "pretrain":  # its masks are drawn anew, so only the seed gives the same
-                continue
-            with trace(subject.model) as one, torch.no_grad():
-                t.logits(subject.model, batch)
-            for id in rows:
-                value, names = one[id].value, [axis.name for axis in one[id].axes]
-                at = names.index("token") if "token" in names else None
-                rows[id].append(value[None] if at is None else value.movedim(at, 0))
-    if task != "pretrain":
-        for id, mean in means.items():
-            torch.testing.assert_close(mean, torch.cat(rows[id]).mean(dim=0), atol=1e-5, rtol=1e-5, msg=id)
     again = reference_means(t, subject.model, split, e.records)
     assert all(torch.equal(mean, again[id]) for id, mean in means.items())
+    if task == "pretrain":  # its masks are drawn anew, so only the seed gives the same
+        return
+    corpus = t.encode(split, training=False)
+    rows: dict[str, list[torch.Tensor]] = {id: [] for id in means}
+    for row in (row for batch in t.eval_batches(corpus, 1) for row in batch):
+        with trace(subject.model) as one, torch.no_grad():
+            t.logits(subject.model, t.make_batch(corpus, row[None]))
+        for id in rows:
+            value, names = one[id].value, [axis.name for axis in one[id].axes]
+            rows[id].append(value.movedim(names.index("token"), 0) if "token" in names else value[None])
+    for id, mean in means.items():
+        torch.testing.assert_close(mean, torch.cat(rows[id]).mean(dim=0), atol=1e-5, rtol=1e-5, msg=id)
 
 
 @for_each("task", TEXTS)
 def test_a_head_is_set_to_its_mean_at_every_token(task: str) -> None:
-    e = traced(task)
-    stack = "decoder" if task == "lm" else "encoder"
-    step = f"{stack}.0.self.context"
+    e, step = traced(task), f"{stack_of(task)}.0.self.context"
     means = reference_means(e.subject.task, e.subject.model, data_of(task).valid, e.records)
     tap = Edits([f"{step}[head:1]=mean"], e.records, means=lambda: means)
     with trace(e.subject.model, tap=tap) as t, torch.no_grad():
@@ -63,9 +58,9 @@ def test_a_head_is_set_to_its_mean_at_every_token(task: str) -> None:
     value = t[step].value
     torch.testing.assert_close(value[1], means[step][1].expand_as(value[1]))
     torch.testing.assert_close(value[0], e.records[step].value[0])
-    padded = {name: torch.cat([x, x]) for name, x in e.model_inputs.items()}
+    twice = {name: torch.cat([x, x]) for name, x in e.model_inputs.items()}
     with trace(e.subject.model, lambda _: False, tap=tap), torch.no_grad():
-        both = e.subject.model(**padded)
+        both = e.subject.model(**twice)
     torch.testing.assert_close(both[0], both[1])
 
 
@@ -83,7 +78,7 @@ def test_means_are_computed_once_for_a_model(tmp_path: Path, monkeypatch: pytest
     assert read == ["data"] and torch.equal(first.trace["logits"].value, second.trace["logits"].value)
 
 
-def test_steps_over_pairs_of_tokens_have_no_mean_and_runs_without_data_say_so() -> None:
+def test_steps_over_pairs_of_tokens_have_no_mean_and_runs_without_data_are_refused() -> None:
     e = traced("classify")
     for step in ("scores", "weights"):
         with pytest.raises(UsageError, match="no mean over texts"):

@@ -19,6 +19,15 @@ from glassformer.explain.page import security
 from glassformer.explain.page.server import build_app, listen
 from glassformer.explain.page.service import Service, Worker
 
+ERRORS = {
+    "usage": (UsageError("no", "yes"), 400, "UsageError"),
+    "checkpoint": (CheckpointError("gone"), 409, "CheckpointError"),
+    "resource": (ResourceError("full"), 507, "ResourceError"),
+    "memory": (MemoryError(), 507, "ResourceError"),
+    "bug": (ZeroDivisionError("oh"), 500, "GlassformerError"),
+}
+"""What a service raises, and the status and the kind of error that are answered."""
+
 
 class Echo(Service):
     """Answers with the question, and does as it says: waits, fails, or answers what cannot be sent."""
@@ -37,15 +46,8 @@ class Echo(Service):
         try:
             if question.get("wait"):
                 self.gate.wait(30)
-            raises = {
-                "usage": UsageError("no", "yes"),
-                "checkpoint": CheckpointError("gone"),
-                "resource": ResourceError("full"),
-                "memory": MemoryError(),
-                "bug": ZeroDivisionError("oh"),
-            }
-            if question.get("raise") in raises:
-                raise raises[question["raise"]]
+            if question.get("raise"):
+                raise ERRORS[question["raise"]][0]
             self.n_done += 1
             return question | {"nan": float("nan")}
         finally:
@@ -62,9 +64,8 @@ class Watched(Worker):
         self.work = work
 
     def submit(self, job: Callable[[], Any]) -> Future[Any]:
-        future = super().submit(job)
-        self.work.append(future)
-        return future
+        self.work.append(super().submit(job))
+        return self.work[-1]
 
 
 Start = Callable[..., tuple[Client, Echo]]
@@ -114,93 +115,46 @@ def status_of(client: Client, *pieces: bytes) -> int:
 
 
 JSON = "Content-Type: application/json"
+OWN_HOSTS = ["127.0.0.1:PORT", "localhost:PORT", "LOCALHOST:PORT", "[::1]:PORT"]
+OTHER_HOSTS = ["", "127.0.0.1", "localhost:1", "evil.example:PORT", "0.0.0.0:PORT", "localhost:PORT.evil.example"]
+OWN_ORIGINS = [None, "http://127.0.0.1:PORT", "http://localhost:PORT"]
+OTHER_ORIGINS = ["", "null", "file://", "http://evil.example", "https://127.0.0.1:PORT", "http://127.0.0.1:1"]
+OTHER_ORIGINS += ["http://127.0.0.1:PORT.evil.example"]
 
 
-HOSTS = [
-    ("127.0.0.1:{port}", True),
-    ("localhost:{port}", True),
-    ("LOCALHOST:{port}", True),
-    ("[::1]:{port}", True),
-    ("127.0.0.1", False),
-    ("localhost:1", False),
-    ("evil.example:{port}", False),
-    ("0.0.0.0:{port}", False),
-    ("127.0.0.1.evil.example:{port}", False),
-    ("localhost:{port}.evil.example", False),
-    ("", False),
-]
-ORIGINS = [
-    (None, True),
-    ("http://127.0.0.1:{port}", True),
-    ("http://localhost:{port}", True),
-    ("http://evil.example", False),
-    ("null", False),
-    ("https://127.0.0.1:{port}", False),
-    ("http://127.0.0.1:1", False),
-    ("http://127.0.0.1:{port}.evil.example", False),
-    ("file://", False),
-    ("", False),
-]
+def test_host_and_origin_must_be_ours(client: Client) -> None:
+    own = [(host, origin, 200) for host in OWN_HOSTS for origin in OWN_ORIGINS]
+    others = [(host, None, 403) for host in OTHER_HOSTS] + [(OWN_HOSTS[0], origin, 403) for origin in OTHER_ORIGINS]
+    for host, origin, expected in own + others:
+        headers = {"Host": host.replace("PORT", str(client.port))}
+        headers |= {} if origin is None else {"Origin": origin.replace("PORT", str(client.port))}
+        for method, path, body in (("GET", "/api/run", None), ("POST", "/api/trace", {}), ("GET", "/app.js", None)):
+            assert client.request(method, path, body, headers).status == expected, (headers, path)
+    twice = head_of(client, f"Host: 127.0.0.1:{client.port}", question="GET /api/run")
+    assert status_of(client, twice) in (400, 403), "two hosts are none"
 
 
-@pytest.mark.parametrize(("host", "own_host"), HOSTS)
-def test_host_and_origin_must_be_ours(client: Client, host: str, own_host: bool) -> None:
-    for origin, own_origin in ORIGINS:
-        headers = {
-            "Host": host.format(port=client.port),
-            "Origin": None if origin is None else origin.format(port=client.port),
-        }
-        for method, path, body in (("GET", "/api/run", None), ("POST", "/api/trace", {"text": "a"})):
-            status = client.request(method, path, body, headers).status
-            assert status == (200 if own_host and own_origin else 403), (origin, path)
-        status = client.request("GET", "/app.js", None, headers).status
-        assert status in ((200, 500) if own_host and own_origin else (403,)), origin
-
-
-def test_two_hosts_are_none(client: Client) -> None:
-    twice = f"Host: 127.0.0.1:{client.port}"
-    assert status_of(client, head_of(client, twice, question="GET /api/run")) in (400, 403)
-
-
-@pytest.mark.parametrize("token", ["", "secret", "{}x", "x{}", "ÿ"])
-def test_questions_need_the_token(client: Client, token: str) -> None:
+def test_questions_need_the_token(client: Client) -> None:
     """A cookie or a query is none: other pages, and links, can send those."""
-    for method, path, body in (
-        ("GET", "/api/run", None),
-        ("GET", "/api/trace/t1/t/logits", None),
-        ("GET", "/api/nothing", None),
-        ("POST", "/api/trace", {"text": "a"}),
-        ("POST", "/api/attribute", {}),
-        ("POST", "/api/erase", {}),
-        ("POST", "/api/decode", {}),
-    ):
-        given = {security.TOKEN: token.format(client.token) or None, "Cookie": f"glassformer={client.token}"}
-        answer = client.request(method, f"{path}?token={client.token}", body, given)
-        assert answer.status == 401
-        assert answer.json()["error"]["kind"] == "RequestError"
+    posts = [("POST", f"/api/{name}") for name in ("trace", "attribute", "erase", "decode")]
+    for method, path in [("GET", "/api/run"), ("GET", "/api/trace/t1/t/logits"), ("GET", "/api/nothing"), *posts]:
+        for token in (None, "secret", f"{client.token}x", f"x{client.token}", "ÿ"):
+            given = {security.TOKEN: token, "Cookie": f"glassformer={client.token}"}
+            body = {"text": "a"} if method == "POST" else None
+            answer = client.request(method, f"{path}?token={client.token}", body, given)
+            assert answer.status == 401 and answer.json()["error"]["kind"] == "RequestError"
+    assert len({security.new_token() for _ in range(100)}) == 100 and len(security.new_token()) >= 20
 
 
-def test_tokens_are_long() -> None:
-    assert len({security.new_token() for _ in range(100)}) == 100
-    assert len(security.new_token()) >= 20
-
-
-@pytest.mark.parametrize(
-    "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json"]
-)
-def test_questions_are_json(client: Client, kind: str | None) -> None:
-    assert client.request("POST", "/api/trace", b'{"text": "a"}', {"Content-Type": kind}).status == 415
+def test_questions_are_json_objects(client: Client) -> None:
+    good = b'{"text": "a"}'
+    for kind in (None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json"):
+        assert client.request("POST", "/api/trace", good, {"Content-Type": kind}).status == 415
     charset = {"Content-Type": "application/json; charset=utf-8"}
-    assert client.request("POST", "/api/trace", b'{"text": "a"}', charset).status == 200
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b'"a"', b"\xff", b'{"a": NaN}', b"[" * 100_000, b'{"a": 1} x'], ids=lambda b: repr(b[:12])
-)
-def test_what_is_no_json_object_is_refused(client: Client, body: bytes) -> None:
-    answer = client.request("POST", "/api/trace", body)
-    assert answer.status == 400
-    assert answer.json()["error"]["message"]
+    assert client.request("POST", "/api/trace", good, charset).status == 200
+    for body in (b"", b"{", b'"a"', b"\xff", b'{"a": NaN}', b"[" * 100_000, b'{"a": 1} x'):
+        answer = client.request("POST", "/api/trace", body)
+        assert answer.status == 400 and answer.json()["error"]["message"], body[:12]
 
 
 def test_bodies_have_a_size(client: Client) -> None:
@@ -211,27 +165,18 @@ def test_bodies_have_a_size(client: Client) -> None:
     for length in (str(most + 1), "9" * 30, "-1", "1e3", "²"):
         whole = head_of(client, JSON, f"Content-Length: {length}") + b"{}"  # what is no HTTP is not read any further
         assert status_of(client, whole) in (400, 413), length
+    # Chunked: no length is promised, so what arrives is counted.
+    pieces = [b"10000\r\n" + b" " * 0x10000 + b"\r\n"] * (most // 0x10000 + 2)
+    assert status_of(client, head_of(client, JSON, "Transfer-Encoding: chunked"), *pieces) == 413
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [({}, 413), ({security.TOKEN: "wrong"}, 401), ({"Content-Type": "text/plain"}, 415), ({"Host": "evil"}, 403)],
-    ids=str,
-)
-def test_who_sends_too_much_is_told_so(client: Client, headers: dict[str, str], status: int) -> None:
+def test_who_sends_too_much_is_told_so(client: Client) -> None:
     """An answer given before the body was read is not lost with the connection: uvicorn reads on."""
     large = b'{"text": "' + b"a" * (3 * security.MAX_BODY_BYTES) + b'"}'
-    for _ in range(5):
+    refused = [({}, 413), ({security.TOKEN: "wrong"}, 401), ({"Content-Type": "text/plain"}, 415)]
+    for headers, status in [*refused, ({"Host": "evil"}, 403)] * 3:
         answer = client.request("POST", "/api/trace", large, headers)
-        assert answer.status == status
-        assert answer.json()["error"]["message"]
-
-
-def test_a_body_in_pieces_has_the_same_size(client: Client) -> None:
-    """Chunked: no length is promised, so what arrives is counted."""
-    pieces = [b"10000\r\n" + b" " * 0x10000 + b"\r\n"] * (security.MAX_BODY_BYTES // 0x10000 + 2)
-    assert status_of(client, head_of(client, JSON, "Transfer-Encoding: chunked"), *pieces) == 413
-    assert client.request("GET", "/api/run").status == 200
+        assert answer.status == status and answer.json()["error"]["message"]
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +184,8 @@ def test_a_body_that_does_not_come_is_not_waited_for(client: Client, monkeypatch
     assert status_of(client, head_of(client, JSON, "Content-Length: 100"), b'{"text"') == 408
 
 
-def test_every_answer_carries_the_policy(client: Client) -> None:
+def test_every_answer_carries_the_policy_and_permits_no_other_page(client: Client) -> None:
+    preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
     answers = [
         client.request("GET", "/"),
         client.request("GET", "/api/run"),
@@ -247,8 +193,9 @@ def test_every_answer_carries_the_policy(client: Client) -> None:
         client.request("GET", "/api/run", None, {"Host": "evil.example"}),
         client.request("POST", "/api/trace", {"raise": "bug"}),
         client.request("PUT", "/api/trace", b"{}"),
+        client.request("OPTIONS", "/api/trace", None, preflight),
     ]
-    assert [a.status for a in answers] == [200, 200, 404, 403, 500, 405]
+    assert [a.status for a in answers] == [200, 200, 404, 403, 500, 405, 403]
     for answer in answers:
         policy = answer.headers["content-security-policy"]
         for rule in ("default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"):
@@ -260,56 +207,21 @@ def test_every_answer_carries_the_policy(client: Client) -> None:
     assert answers[1].headers["cache-control"] == "no-store"
 
 
-def test_another_page_is_not_told_that_it_may_ask(client: Client) -> None:
-    preflight = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
-    answer = client.request("OPTIONS", "/api/trace", None, preflight)
-    assert answer.status == 403
-    assert not any(name.startswith("access-control") for name in answer.headers)
+def test_no_path_reaches_a_file(client: Client) -> None:
+    escaping = ["/../pyproject.toml", "/..%2f..%2fetc%2fpasswd", "/app.js/../../x", "//app.js", "/%00"]
+    for path in [*escaping, "/static/app.js", "/index.html", "/api", "/api/trace/t1/t"]:
+        assert client.request("GET", path).status in (404, 405), path
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/../pyproject.toml",
-        "/static/app.js",
-        "/..%2f..%2fetc%2fpasswd",
-        "/app.js/../../x",
-        "//app.js",
-        "/index.html",
-        "/api/trace/t1/t",
-        "/api",
-        "/%00",
-    ],
-)
-def test_no_path_reaches_a_file(client: Client, path: str) -> None:
-    assert client.request("GET", path).status in (404, 405)
-
-
-@pytest.mark.parametrize(
-    ("kind", "status", "named"),
-    [
-        ("usage", 400, "UsageError"),
-        ("checkpoint", 409, "CheckpointError"),
-        ("resource", 507, "ResourceError"),
-        ("memory", 507, "ResourceError"),
-        ("bug", 500, "GlassformerError"),
-    ],
-)
-def test_errors_are_told_and_survived(
-    start: Start, capsys: pytest.CaptureFixture[str], kind: str, status: int, named: str
-) -> None:
-    client, _ = start()
-    answer = client.post("/api/trace", {"raise": kind})
-    assert answer.status == status
-    error = answer.json()["error"]
-    assert error["kind"] == named and error["message"] and set(error) == {"kind", "message", "hint"}
-    assert b"Traceback" not in answer.body and b".py" not in answer.body
-    assert "Traceback" not in capsys.readouterr().err
-    assert client.request("GET", "/api/run").status == 200
-
-
-def test_json_has_no_nan(client: Client) -> None:
-    answer = client.post("/api/trace", {"text": "日本 </script>"})
+def test_errors_are_answered_and_survived(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind, (_, status, named) in ERRORS.items():
+        answer = client.post("/api/trace", {"raise": kind})
+        error = answer.json()["error"]
+        assert answer.status == status and error["kind"] == named and error["message"]
+        assert set(error) == {"kind", "message", "hint"}
+        assert b"Traceback" not in answer.body and b".py" not in answer.body
+        assert "Traceback" not in capsys.readouterr().err
+    answer = client.post("/api/trace", {"text": "日本 </script>"})  # and JSON has no NaN
     assert json.loads(answer.body, parse_constant=pytest.fail) == {"text": "日本 </script>", "nan": None}
 
 
@@ -339,8 +251,7 @@ def test_what_takes_too_long_is_given_up(start: Start) -> None:
         slow = pool.submit(client.post, "/api/trace", {"wait": True})
         until(lambda: service.running == 1)
         waiting = pool.submit(client.post, "/api/trace", {})
-        assert slow.result().status == 504
-        assert waiting.result().status == 504
+        assert slow.result().status == waiting.result().status == 504
     service.gate.set()
     until(lambda: service.running == 0)
     assert client.post("/api/trace", {}).status == 200

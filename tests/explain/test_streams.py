@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from functools import cache
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 
 from glassformer.config import TextConfig
-from glassformer.explain.streams import decoded_spans, group_words, make_stream
+from glassformer.explain.streams import Stream, decoded_spans, group_words, make_stream
 from glassformer.text.tokenizer import Tokenizer
 
 TEXTS = [
@@ -17,16 +18,16 @@ TEXTS = [
     "日本語のテキスト 2019年3月",
     "नमस्ते दुनिया 👩🏽‍🚀🇩🇪 ok",
 ]
+KINDS = ["word", "char", "byte-bpe", "bpe"]
 
 
-@pytest.fixture(scope="module", params=["word", "char", "byte-bpe", "bpe"])
-def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
-    return Tokenizer.train(
-        TEXTS * 3, TextConfig(tokenizer=request.param, vocab_size=400, lowercase=False), ("[de_DE]",)
-    )
+@cache
+def tokenizer_of(kind: str, vocab_size: int = 400) -> Tokenizer:
+    config = TextConfig(tokenizer=kind, vocab_size=vocab_size, lowercase=False)
+    return Tokenizer.train(TEXTS * 3, config, ("[de_DE]",))
 
 
-def stream_of(tokenizer: Tokenizer, text: str):
+def stream_of(tokenizer: Tokenizer, text: str) -> Stream:
     return make_stream(tokenizer, "text", tokenizer.encode(text), tokenizer.offsets(text), text)
 
 
@@ -43,32 +44,34 @@ def stream_of(tokenizer: Tokenizer, text: str):
         ("", []),
     ],
 )
-def test_group_words_splits_text_into_words(text: str, words: list[str]) -> None:
+def test_characters_are_grouped_into_words(text: str, words: list[str]) -> None:
     characters = [(i, i + 1) for i in range(len(text))]
     word_of, words_found = group_words(text, characters, [False] * len(text))
     assert words_found == words
     assert all(text[i].isspace() or text[i] in words_found[word_of[i]] for i in range(len(text)))
 
 
-def test_group_words_gives_spaces_to_the_next_word() -> None:
-    word_of, _ = group_words("ab cd ", [(i, i + 1) for i in range(6)], [False] * 6)
-    assert word_of == [0, 0, 1, 1, 1, 1]
-    assert group_words("  ", [(0, 1), (1, 2)], [False, False]) == ([0, 0], ["▁"])
+def each(text: str) -> list[tuple[int, int] | None]:
+    return [(i, i + 1) for i in range(len(text))]
 
 
-def test_group_words_merges_words_of_one_token() -> None:
-    word_of, words_found = group_words("[de_DE] 3.", [(0, 7), (7, 9), (9, 10)], [False] * 3)
-    assert (word_of, words_found) == ([0, 1, 2], ["[de_DE]", "3", "."])
+@for_each(
+    ("text", "spans", "unknown", "expected"),
+    [
+        ("ab cd ", each("ab cd "), (), ([0, 0, 1, 1, 1, 1], ["ab", "cd"])),  # spaces belong to the next word
+        ("  ", each("  "), (), ([0, 0], ["▁"])),
+        ("[de_DE] 3.", [(0, 7), (7, 9), (9, 10)], (), ([0, 1, 2], ["[de_DE]", "3", "."])),  # words of one token
+        ("a b", [None, (0, 1), (1, 1), (2, 3), None], (2,), ([-1, 0, 1, 2, -1], ["a", "[UNK]", "b"])),
+    ],
+)
+def test_each_token_has_its_word(text: str, spans: list, unknown: tuple[int, ...], expected: tuple) -> None:
+    assert group_words(text, spans, [i in unknown for i in range(len(spans))]) == expected
 
 
-def test_group_words_handles_special_and_unknown_tokens() -> None:
-    spans = [None, (0, 1), (1, 1), (2, 3), None]
-    word_of, words_found = group_words("a b", spans, [False, False, True, False, False])
-    assert (word_of, words_found) == ([-1, 0, 1, 2, -1], ["a", "[UNK]", "b"])
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_make_stream_gives_every_token_its_word(tokenizer: Tokenizer, text: str) -> None:
+@for_each("kind", KINDS)
+@for_each("text", TEXTS)
+def test_a_stream_covers_its_text(kind: str, text: str) -> None:
+    tokenizer = tokenizer_of(kind)
     s = stream_of(tokenizer, text)
     assert len(s.ids) == len(s.pieces) == len(s.words) == len(s.spans) == len(s.special) == s.n_given
     assert s.words == sorted(s.words) and set(s.words) == set(range(len(s.word_texts)))
@@ -76,12 +79,19 @@ def test_make_stream_gives_every_token_its_word(tokenizer: Tokenizer, text: str)
         assert span is not None
         covered = text[span[0] : span[1]].strip().replace("\n", "\\n")
         assert covered in s.word_texts[word] or s.word_texts[word] in covered
+    written, spans = decoded_spans(tokenizer, [s.ids[0], 1, *s.ids[1:]])  # an unknown token decodes to nothing
+    assert written == tokenizer.decode(s.ids)
+    unknown = spans.pop(1)
+    assert unknown is not None and unknown[0] == unknown[1]
+    if kind != "byte-bpe":  # whose tokens that are parts of a character share it
+        joined = "".join(written[a:b] for a, b in filter(None, spans))
+        assert joined == (written.replace(" ", "") if kind == "word" else written)
 
 
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(max_size=40))
-def test_group_words_accepts_any_text(text: str) -> None:
-    tokenizer = _bytes()
+def test_any_text_has_words(text: str) -> None:
+    tokenizer = tokenizer_of("byte-bpe", 300)
     s = stream_of(tokenizer, text)
     assert all(0 <= word < len(s.word_texts) for word in s.words)
     assert all(s.word_texts)
@@ -91,28 +101,10 @@ def test_group_words_accepts_any_text(text: str) -> None:
     assert ends == sorted(ends) and (not ends or ends[-1] == len(text))
 
 
-def _bytes(known: list[Tokenizer] = []) -> Tokenizer:  # noqa: B006  (trained once for all examples)
-    if not known:
-        known.append(Tokenizer.train(TEXTS, TextConfig(tokenizer="byte-bpe", vocab_size=300)))
-    return known[0]
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_decoded_spans_cover_the_text(tokenizer: Tokenizer, text: str) -> None:
-    ids = tokenizer.encode(text)
-    written, spans = decoded_spans(tokenizer, [ids[0], 1, *ids[1:]])  # an unknown token decodes to nothing
-    assert written == tokenizer.decode(ids)
-    assert spans[1] is not None and spans[1][0] == spans[1][1]
-    del spans[1]
-    if tokenizer.kind == "byte-bpe":
-        return  # tokens that are parts of a character share it
-    joined = "".join(written[a:b] for a, b in filter(None, spans))
-    assert joined == (written.replace(" ", "") if tokenizer.kind == "word" else written)
-
-
-def test_make_stream_marks_padding_and_special_tokens(tokenizer: Tokenizer) -> None:
-    ids = tokenizer.encode("ok day")
-    spans = tokenizer.offsets("ok day")
+@for_each("kind", KINDS)
+def test_padding_and_special_tokens_are_marked(kind: str) -> None:
+    tokenizer = tokenizer_of(kind)
+    ids, spans = tokenizer.encode("ok day"), tokenizer.offsets("ok day")
     s = make_stream(tokenizer, "target", [2, *ids, 3], [None, *spans, None], "ok day", n_given=1, n_pad=2)
     n = len(ids)
     assert s.special == [True, *[False] * n, True, True, True]

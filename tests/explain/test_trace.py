@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +23,21 @@ from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import FeedForward, Layer, LayerNorm, Residual
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.1)
+FAMILIES = ["classifier", "translator", "language model"]
+VARIANTS: dict[str, dict[str, Any]] = {
+    "as published": {"pre_norm": False},
+    "pre-norm": {"pre_norm": True},
+    "rms, swiglu, rotary": {
+        "norm": "rms",
+        "activation": "swiglu",
+        "positions": "rotary",
+        "bias": False,
+        "tie_embeddings": False,
+    },
+    "post-norm, gelu, learned": {"pre_norm": False, "activation": "gelu", "positions": "learned"},
+    "rotary, narrow heads": {"positions": "rotary", "n_heads": 3, "d_head": 4},
+    "no positions": {"positions": "none", "tie_embeddings": False},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +65,16 @@ def padding(*lengths: int) -> Tensor:
     return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
 
+def a_model(family: str, batch: int = 2, **changes: object) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    """Return a model and its inputs; of two texts the second is shorter."""
+    mask = padding(*(5, 3)[:batch])
+    return {
+        "classifier": lambda: (classifier(**changes), (ids(5, batch), mask)),
+        "translator": lambda: (translator(**changes), (ids(5, batch), ids(4, batch), mask)),
+        "language model": lambda: (language_model(**changes), (ids(5, batch),)),
+    }[family]()
+
+
 def traced(model: nn.Module, *args: Tensor) -> tuple[Trace, Tensor]:
     with torch.no_grad(), trace(model) as t:
         output = model(*args)
@@ -70,34 +96,11 @@ def assert_true(t: Trace, model: nn.Module) -> None:
             torch.testing.assert_close(record.value.double(), expected, atol=1e-5, rtol=1e-5, msg=repr(record))
 
 
-VARIANTS = {
-    "as published": {"pre_norm": False},
-    "pre-norm": {"pre_norm": True},
-    "rms, swiglu, rotary": {
-        "norm": "rms",
-        "activation": "swiglu",
-        "positions": "rotary",
-        "bias": False,
-        "tie_embeddings": False,
-    },
-    "post-norm, gelu, learned": {"pre_norm": False, "activation": "gelu", "positions": "learned"},
-    "rotary, narrow heads": {"positions": "rotary", "n_heads": 3, "d_head": 4},
-    "no positions": {"positions": "none", "tie_embeddings": False},
-}
-
-
-@pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS.keys())
-@pytest.mark.parametrize("family", ["classifier", "translator", "language model"])
+@pytest.mark.parametrize("family", FAMILIES)
+@for_each("batch", [1, 2])
+@for_each("changes", VARIANTS.values())
 def test_every_record_is_what_its_operation_makes_of_its_inputs(family, changes, batch) -> None:
-    mask = padding(5, 3)[:, :5] if batch == 2 else padding(5)
-    match family:
-        case "classifier":
-            model, args = classifier(**changes), (ids(5, batch), mask)
-        case "translator":
-            model, args = translator(**changes), (ids(5, batch), ids(4, batch), mask)
-        case _:
-            model, args = language_model(**changes), (ids(5, batch),)
+    model, args = a_model(family, batch, **changes)
     with torch.no_grad():
         plain = model(*args)
     t, output = traced(model, *args)
@@ -114,18 +117,15 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(family, changes,
 
 @for_each("how", ["mean", "max", "mean+max", "first"])
 @for_each("n_classes", [2, 3])
-@for_each("n_real", [5, 2])
-def test_pooling_and_head(how, n_classes, n_real) -> None:
+@for_each("mask", [padding(5), padding(5) & padding(2, 5)[:1], None])
+def test_pooling_and_head(how, n_classes, mask) -> None:
     model = classifier(n_classes, pooling=how)
-    t, _ = traced(model, ids(5), padding(5) & padding(n_real, 5)[:1])
+    t, _ = traced(model, ids(5), *([] if mask is None else [mask]))
     assert_true(t, model)
     assert ("head" in t) == (n_classes == 2)
     assert t["logits"].op == ("pin_zero" if n_classes == 2 else "linear")
-    assert t["pooled"].inputs == ("encoder.norm", "encoder.1.self.mask")
+    assert t["pooled"].inputs == ("encoder.norm", *(["encoder.1.self.mask"] if mask is not None else []))
     assert t["pooled"].stack == t["logits"].stack == "head"
-    unmasked, _ = traced(model, ids(5))
-    assert_true(unmasked, model)
-    assert unmasked["pooled"].inputs == ("encoder.norm",)
 
 
 def test_the_ids_of_a_translator_in_the_order_of_the_paper() -> None:
@@ -146,14 +146,11 @@ def test_the_ids_of_a_translator_in_the_order_of_the_paper() -> None:
 def test_steps_that_only_some_models_have() -> None:
     t, _ = traced(language_model(**VARIANTS["rms, swiglu, rotary"]), ids(4))
     own = [id.removeprefix("decoder.0.") for id in t if id.startswith("decoder.0.")]
-    assert (
-        own
-        == (
-            "self.norm self.q_proj self.q_heads self.k_proj self.k_heads self.v_proj "
-            "self.q self.k self.v self.products self.scores self.mask self.weights self.context self.concat "
-            "self.out self.residual ff.norm ff.w_gate ff.w_in ff.hidden ff.out ff.residual"
-        ).split()
+    attention = (
+        "norm q_proj q_heads k_proj k_heads v_proj q k v products scores mask weights context concat out residual"
     )
+    feed_forward = "norm w_gate w_in hidden out residual"
+    assert own == [*(f"self.{step}" for step in attention.split()), *(f"ff.{step}" for step in feed_forward.split())]
     assert [t[f"decoder.0.self.{x}"].op for x in "qkv"] == ["rotate", "rotate", "split_heads"]
     assert [id for id in t if id.startswith("embedding")] == ["embedding.ids", "embedding.rows", "embedding.scaled"]
     assert t["decoder.0.self.norm"].inputs == ("embedding.scaled",)
@@ -161,29 +158,11 @@ def test_steps_that_only_some_models_have() -> None:
     assert plain["decoder.0.self.q"].inputs == ("decoder.0.self.q_proj",) and "decoder.0.self.q_heads" not in plain
 
 
-@for_each("pre_norm", [True, False])
-def test_the_residual_stream(pre_norm) -> None:
-    t, _ = traced(translator(pre_norm=pre_norm), ids(5), ids(4), padding(5))
-    end = "residual" if pre_norm else "norm"
-    assert t["encoder.0.self.residual"].inputs == ("src_embedding.sum", "encoder.0.self.out")
-    assert t["encoder.1.self.residual"].inputs == (f"encoder.0.ff.{end}", "encoder.1.self.out")
-    assert t["decoder.0.cross.residual"].inputs == (f"decoder.0.self.{end}", "decoder.0.cross.out")
-    memory = "encoder.norm" if pre_norm else "encoder.1.ff.norm"
-    assert t["decoder.1.cross.k_proj"].inputs == t["decoder.1.cross.v_proj"].inputs == (memory,)
-    assert t["decoder.1.cross.q_proj"].inputs == ("decoder.1.cross.norm" if pre_norm else "decoder.1.self.norm",)
-    assert t["logits"].inputs == ("decoder.norm" if pre_norm else "decoder.1.ff.norm",)
-    assert ("encoder.norm" in t) == pre_norm
-
-
 def test_streams_stacks_layers_and_blocks() -> None:
     t, _ = traced(translator(), ids(5), ids(4), padding(5))
     weights = t["decoder.1.cross.weights"]
-    assert [(axis.name, axis.stream) for axis in weights.axes] == [
-        ("head", None),
-        ("token", "target"),
-        ("key", "source"),
-    ]
-    assert weights.shape == (2, 4, 5)
+    axes = [(axis.name, axis.stream) for axis in weights.axes]
+    assert axes == [("head", None), ("token", "target"), ("key", "source")] and weights.shape == (2, 4, 5)
     assert (weights.stack, weights.layer, weights.block) == ("decoder", 1, "cross")
     assert t["decoder.0.cross.k"].axes[1].stream == "source"
     assert (t["src_embedding.rows"].stack, t["tgt_embedding.rows"].stack) == ("source", "target")
@@ -207,28 +186,36 @@ def test_masks_are_as_small_as_they_can_be() -> None:
 
 
 def test_a_table_that_source_and_target_share_has_one_name() -> None:
-    model = translator()
+    model, readers = translator(), ("src_embedding.rows", "tgt_embedding.rows", "logits")
     t, _ = traced(model, ids(5), ids(4))
-    tables = {t[id].params["weight"] for id in ("src_embedding.rows", "tgt_embedding.rows", "logits")}
-    assert tables == {"tgt_embedding.weight"} <= dict(model.named_parameters()).keys()
+    assert (
+        {t[id].params["weight"] for id in readers} == {"tgt_embedding.weight"} <= dict(model.named_parameters()).keys()
+    )
     apart, _ = traced(translator(tie_embeddings=False), ids(5), ids(4))
-    assert apart["src_embedding.rows"].params == {"weight": "src_embedding.weight"}
-    assert apart["tgt_embedding.rows"].params == {"weight": "tgt_embedding.weight"}
+    assert [apart[id].params["weight"] for id in readers[:2]] == ["src_embedding.weight", "tgt_embedding.weight"]
 
 
-def test_only_what_is_asked_for_is_kept() -> None:
-    model = translator()
-    everything, _ = traced(model, ids(5), ids(4))
-    args = everything["src_embedding.ids"].value[None], everything["tgt_embedding.ids"].value[None]
+def test_only_what_is_named_is_kept_and_a_misspelt_name_is_an_error() -> None:
+    model, args = translator(), (ids(5), ids(4))
+    everything, _ = traced(model, *args)
     with torch.no_grad(), trace(model, only="decoder.*.cross.weights") as t:
         model(*args)
     assert list(t) == ["decoder.0.cross.weights", "decoder.1.cross.weights"]
     for record in t.values():
         torch.testing.assert_close(record.value, everything[record.id].value)
         assert record.inputs == everything[record.id].inputs
-    with torch.no_grad(), trace(model, only=["*.norm", "logits"]) as t:
+    wanted = ["*.norm", "logits", "encoder.0.slef.weights"]
+    with (
+        pytest.raises(UsageError, match=r"'encoder\.0\.slef\.weights' matches no step") as caught,
+        trace(model, only=wanted) as t,
+    ):
         model(*args)
-    assert "encoder.norm" in t and "logits" in t and "encoder.0.self.q" not in t
+    assert "encoder.0.self.weights" in caught.value.hint
+    assert "encoder.norm" in t and "logits" in t
+    with pytest.raises(UsageError, match=r"'encoder\.0\.self\.k' was computed, but `only` leaves it out"):
+        t["encoder.0.self.k"]
+    with trace(model, only="encoder.*.nothing"):
+        pass  # no step was computed, so nothing was missed
 
 
 def test_a_second_forward_has_ids_of_its_own() -> None:
@@ -258,6 +245,23 @@ def test_with_a_cache_earlier_keys_are_seen_and_no_check_is_claimed() -> None:
     assert t.checks == []
     with pytest.raises(UsageError, match="as a whole"):
         t.check()
+
+
+def test_decoding_step_by_step_no_call_is_mistaken_for_one_of_the_source() -> None:
+    """The source was read before; the table of tokens is shared, and later steps read the keys of an earlier call."""
+    model, src, tgt = translator(), ids(5), ids(2)
+    with torch.no_grad():
+        memory, cache = model.encode(src), model.new_cache()
+        with trace(model) as t:
+            model.decode(tgt[:, :1], memory, cache=cache)
+            model.decode(tgt[:, 1:], memory, cache=cache)
+    assert not t.find("src_embedding.*")
+    for step, token in (("", tgt[0, :1]), ("@2", tgt[0, 1:])):
+        assert torch.equal(t[f"tgt_embedding.ids{step}"].value, token)
+        assert t[f"decoder.0.self.q{step}"].axes[1].stream == "target"
+        assert t[f"decoder.0.cross.weights{step}"].axes[1].stream == "target"
+    assert t["decoder.0.cross.k"].axes[1].stream == "source"
+    assert t["decoder.0.cross.k"].inputs == ("decoder.0.cross.k_proj",) and t["decoder.0.cross.k@2"].inputs == ()
 
 
 def test_the_check_finds_a_difference() -> None:
@@ -293,7 +297,7 @@ def test_records_can_be_read() -> None:
 
 def test_parts_alone_can_be_traced() -> None:
     attention = randomise(MultiHeadAttention(8, 2))
-    x = torch.randn(1, 4, 8)
+    x, memory = torch.randn(1, 4, 8), torch.randn(1, 6, 8)
     t, output = traced(attention, x)
     assert next(iter(t)) == "input" and t["q_proj"].inputs == ("input",)
     assert torch.equal(t["out"].value, output[0])
@@ -303,6 +307,12 @@ def test_parts_alone_can_be_traced() -> None:
     t, output = traced(layer, x)
     assert t["self.residual"].inputs == ("self.input", "self.out")
     assert torch.equal(t["ff.residual"].value, output[0])
+    for module, name in ((attention, ""), (translator().decoder, "0.cross.")):
+        with torch.no_grad(), trace(module) as t:  # what attention reads besides its queries is the source
+            module(x, memory=memory)
+        streams = {axis.name: axis.stream for axis in t[f"{name}weights"].axes}
+        assert streams == {"head": None, "token": "text", "key": "source"}
+        assert t[f"{name}k_proj"].inputs == (f"{name}memory",)
 
 
 class ByHand(nn.Module):
@@ -335,52 +345,20 @@ def test_a_model_made_by_hand_goes_by_its_own_names_or_those_given() -> None:
     assert named["top.q_proj"].inputs == ("decoder.0.out",)
     assert named["decoder.0.q_proj"].inputs == ("embedding.scaled",)
     assert named["decoder.0.q_proj"].stack == "decoder" and named["decoder.0.q_proj"].layer == 0
-    with (
-        pytest.raises(UsageError, match="'same\\.q_proj'"),
-        trace(model, names={"blocks.0": "same", "blocks.1": "same"}),
-    ):
+    names = {"blocks.0": "same", "blocks.1": "same"}
+    with pytest.raises(UsageError, match="'same\\.q_proj'"), trace(model, names=names):
         model(ids(4))
 
 
-def test_a_shared_table_is_called_by_the_stream_it_reads() -> None:
-    """Decoding step by step, after the source has been read: no call is mistaken for one of the source."""
-    model, src, tgt = translator(), ids(5), ids(2)
-    with torch.no_grad():
-        memory, cache = model.encode(src), model.new_cache()
-        with trace(model) as t:
-            model.decode(tgt[:, :1], memory, cache=cache)
-            model.decode(tgt[:, 1:], memory, cache=cache)
-    assert not t.find("src_embedding.*")
-    for step, token in (("", tgt[0, :1]), ("@2", tgt[0, 1:])):
-        assert torch.equal(t[f"tgt_embedding.ids{step}"].value, token)
-        assert t[f"decoder.0.self.q{step}"].axes[1].stream == "target"
-        assert t[f"decoder.0.cross.weights{step}"].axes[1].stream == "target"
-    assert t["decoder.0.cross.k"].axes[1].stream == "source"
-
-
-def test_a_misspelt_wildcard_is_an_error_that_names_the_nearest() -> None:
-    model, x = classifier(), ids(5)
-    wanted = ["encoder.*.self.q", "encoder.0.slef.weights"]
-    with (
-        pytest.raises(UsageError, match=r"'encoder\.0\.slef\.weights' matches no step") as caught,
-        torch.no_grad(),
-        trace(model, only=wanted) as t,
-    ):
-        model(x)
-    assert "encoder.0.self.weights" in caught.value.hint
-    assert "encoder.1.self.q" in t
-    with pytest.raises(UsageError, match=r"'encoder\.0\.self\.k' was computed, but `only` leaves it out"):
-        t["encoder.0.self.k"]
-    with trace(model, only="encoder.*.nothing"):
-        pass  # no step was computed, so nothing was missed
-
-
-def test_the_answer_is_kept_once() -> None:
-    t, output = traced(language_model(), ids(4))
-    kept = t["logits"].value
-    assert t.output is not None and t.output.data_ptr() == kept.data_ptr()
-    output += 1
-    assert torch.equal(t.check() and kept + 1, output[0]), "what the caller does to its own is no matter"
+def test_the_answer_is_kept_once_whatever_the_caller_does_with_it() -> None:
+    model, x = language_model(), ids(4)
+    with torch.no_grad(), trace(model) as t:
+        output = model(x)
+        kept, read = output.clone(), x[0].tolist()
+        output += 1.0
+        x.zero_()
+    assert t.output is not None and t.output.data_ptr() == t["logits"].value.data_ptr()
+    assert torch.equal(t["logits"].value, kept[0]) and t["embedding.ids"].value.tolist() == read
     assert t.check().ok
 
 

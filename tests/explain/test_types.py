@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from pathlib import Path
+from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 
-import pytest
 from msgspec import Meta
 from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
 from tests.helpers.serving import TEXTS, tiny_run
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased
-from glassformer.explain.capture.sites import AXES
+from glassformer.explain.attribution.attribute import Attribution, Erased
+from glassformer.explain.capture.sites import AXES, SITES
 from glassformer.explain.explanation import explain
 from glassformer.explain.page.manifest import Manifest, RunInfo
 from glassformer.explain.page.responses import ApiError, error_response
 from glassformer.explain.page.saved_page import SavedPageData, saved_page_html
 from glassformer.explain.page.service import SavedPageFile, Service
-from glassformer.explain.page.typescript import INTERFACES, NOT_SENT, REQUESTS, type_ts
+from glassformer.explain.page.typescript import INTERFACES, NOT_SENT, PAGE, REQUESTS, types_ts
 from glassformer.explain.streams import Stream, StreamName
 
 NAMES = {"AxisName": set(AXES), "StreamName": set(get_args(StreamName))}
@@ -97,35 +95,14 @@ def test_json_matches_its_type(name: str) -> None:
         assert not list(wrong(json.loads(json.dumps(value, allow_nan=False)), kind, kind.__name__))
 
 
+def test_the_types_of_the_page_are_those_of_python() -> None:
+    assert (PAGE / "types.ts").read_text(encoding="utf-8") == types_ts(), "run: make web"
+    assert {axis for site in SITES.values() for axis in site.axes} <= AXES.keys()
+
+
 def test_wrong_reports_mismatches() -> None:
     """A missing field, an invalid name and a wrong type are found."""
     stream = {f.name: None for f in fields(Stream)}
     problems = list(wrong(stream | {"name": "sauce", "ids": [1, "2"]}, Stream, "s"))
     assert any("s.name" in p for p in problems) and any("s.ids[1]" in p for p in problems)
     assert any("Stream has" in p for p in wrong({"name": "text"}, Stream))
-
-
-@dataclass(frozen=True)
-class Unknown:
-    path: Path
-
-
-def test_type_ts_rejects_types_without_interface() -> None:
-    with pytest.raises(KeyError):
-        type_ts(get_type_hints(Unknown)["path"])
-
-
-@for_each(
-    ("hint", "expected"),
-    [
-        (list[int | None], "(number | null)[]"),
-        (tuple[int, ...], "number[]"),
-        (tuple[int, str], "[number, string]"),
-        (dict[str, list[Stream]], "Record<string, Stream[]>"),
-        (Annotated[dict[str, Any], AttributeRequest] | None, "AttributeRequest | null"),
-        (Annotated[str, "Op"], "Op"),
-        (Literal["a", "b"], '"a" | "b"'),
-    ],
-)
-def test_type_ts_translates_python_types(hint: Any, expected: str) -> None:
-    assert type_ts(hint) == expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.explain.test_report import Page
+from tests.explain.test_report import Page, tensor
 from tests.explain.test_sweeps import with_snapshot
+from tests.helpers.for_each import for_each
 from tests.helpers.matrix import TEXTS, matrix_run, with_temperature
 from tests.helpers.small import data_of
 
@@ -21,9 +21,9 @@ from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.watch.probes import ProbeRequest, probe
 from glassformer.run import Run
 
-TASKS = ["multilabel", "tag"]
 OTHER = {"multilabel": "good", "tag": "4"}
 """A label, and a word, that is not the one that is chosen."""
+each_task = pytest.mark.parametrize("task", list(OTHER))
 
 
 def shown(e: Explanation) -> str:
@@ -31,54 +31,25 @@ def shown(e: Explanation) -> str:
     return e.labels.each[e.labels.shown].name
 
 
-@pytest.mark.parametrize(("threshold", "note"), [(0.2, "is answered from 20.0% on"), (0.5, "")])
+@for_each(("threshold", "note"), [(0.2, "is answered from 20.0% on"), (0.5, "")])
 def test_a_label_that_is_answered_below_one_half_says_so(threshold: float, note: str) -> None:
     run = matrix_run("multilabel")
-    n = len(run.task.label_names or [])
     task = copy.copy(run.task)
-    task.decision = replace(run.task.decision, thresholds=[threshold] * n)
+    task.decision = replace(run.task.decision, thresholds=[threshold] * len(run.task.label_names or []))
     e = explain(Run(run.path, task, run.model, run.device), TraceRequest(TEXTS["multilabel"]))
     assert e.answer["detail"].partition("; ")[2] == (f"{shown(e)} {note}" if note else "")
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_snapshots_answer_for_one_label_or_word(task: str, tmp_path: Path) -> None:
-    run = with_snapshot(task, tmp_path)
-    e = explain(run, TraceRequest(TEXTS[task]))
-    answers = [probe(run, ProbeRequest(TEXTS[task], name)) for name in ("model", "step-00000016")]
-    named = explain(run, TraceRequest(TEXTS[task], checkpoint="step-00000016", label=shown(e)))
+@each_task
+def test_snapshots_and_initial_weights_answer_for_one_label_or_word(task: str, tmp_path: Path) -> None:
+    run, text = with_snapshot(task, tmp_path), TEXTS[task]
+    e = explain(run, TraceRequest(text))
+    answers = [probe(run, ProbeRequest(text, name)) for name in ("model", "step-00000016")]
+    named = explain(run, TraceRequest(text, checkpoint="step-00000016", label=shown(e)))
     assert [answer["headline"] for answer in answers] == [e.answer["headline"], named.answer["headline"]]
-
-
-def test_a_saved_page_has_the_head_of_each_label() -> None:
-    run, text = matrix_run("multilabel"), TEXTS["multilabel"]
-    first = explain(run, TraceRequest(text))
-    second = explain(run, TraceRequest(text, label="good"), trace_id="t2")
-    assert shown(first) != shown(second)
-    tensors = Page(saved_page_html(first, other=second, parameters=True, seconds=0)[0]).data()["tensors"]
-    assert "embedding.weight" not in tensors["t2"], "what both share is stored once"
-    for e in (first, second):
-        [stored] = [tensors[e.id][name] for name in ("head.weight",)]
-        values = np.frombuffer(base64.b64decode(stored["data"]), "<f2").reshape(stored["shape"])
-        np.testing.assert_allclose(values, e["head.weight"], rtol=1e-3)
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_means_are_of_the_whole_model(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.explain.edits.reference.load_run_data", lambda *_, **__: data_of(task))
-    e = explain(matrix_run(task), TraceRequest(TEXTS[task]))
-    assert e.what_if("encoder.0.self.context[head:0]=mean").unchanged == []
-    with pytest.raises(UsageError, match="no reference text reaches this step"):
-        e.what_if("head=mean" if task == "multilabel" else "pooled=mean")
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_initial_weights_are_measured_at_the_same_label_or_word(task: str) -> None:
-    run = matrix_run(task)
-    e = explain(run, TraceRequest(TEXTS[task], label=OTHER[task]))
+    e = explain(run, TraceRequest(text, label=OTHER[task]))
     torch.manual_seed(0)
-    fresh = Run(run.path, run.task, run.task.build_model().eval(), run.device)
-    initial = explain(fresh, e.request)
+    initial = explain(Run(run.path, run.task, run.task.build_model().eval(), run.device), e.request)
     target = e.predictions[0].top[0].id
 
     def log_prob(logits: np.ndarray) -> float:
@@ -89,7 +60,27 @@ def test_initial_weights_are_measured_at_the_same_label_or_word(task: str) -> No
     assert sweep.untrained == pytest.approx(max(abs(one - before) for one in after), abs=1e-6)
 
 
-@pytest.mark.parametrize(
+def test_a_saved_page_has_the_head_of_each_label() -> None:
+    run, text = matrix_run("multilabel"), TEXTS["multilabel"]
+    first = explain(run, TraceRequest(text))
+    second = explain(run, TraceRequest(text, label="good"), trace_id="t2")
+    assert shown(first) != shown(second)
+    tensors = Page(saved_page_html(first, other=second, parameters=True, seconds=0)[0]).data()["tensors"]
+    assert "embedding.weight" not in tensors["t2"], "what both share is stored once"
+    for e in (first, second):
+        np.testing.assert_allclose(tensor(tensors[e.id]["head.weight"]), e["head.weight"], rtol=1e-3)
+
+
+@each_task
+def test_means_are_of_the_whole_model(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassformer.explain.edits.reference.load_run_data", lambda *_, **__: data_of(task))
+    e = explain(matrix_run(task), TraceRequest(TEXTS[task]))
+    assert e.what_if("encoder.0.self.context[head:0]=mean").unchanged == []
+    with pytest.raises(UsageError, match="no reference text reaches this step"):
+        e.what_if("head=mean" if task == "multilabel" else "pooled=mean")
+
+
+@for_each(
     ("task", "edit"), [("multilabel", "head=5"), ("multilabel", "logits[class:1]=5"), ("tag", "logits[class:1]=5")]
 )
 def test_the_head_of_one_answer_is_not_edited_for_all(task: str, edit: str) -> None:

@@ -1,22 +1,16 @@
-"""Make inferences without a trace, as attributions need them, for small tasks and random models."""
+"""Explain small tasks with random models, whose predictions depend strongly on their input."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from tests.helpers.small import CPU, config_of, data_of
 from torch import nn
 
-from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs import GenerationInfo
-from glassformer.explain.predictions import DecodeLog, top_predictions
-from glassformer.explain.record_store import RecordStore
-from glassformer.explain.request import TraceRequest
-from glassformer.explain.streams import Stream, make_stream
-from glassformer.explain.subject import View
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.tasks import TASKS, Task
 
 
@@ -26,35 +20,6 @@ class Subject:
     model: nn.Module
     path: Path = Path()
     device: torch.device = CPU
-
-
-def run_model(subject: Subject, model_inputs: dict[str, Any], streams: list[Stream]) -> Explanation:
-    """Return the explanation of a model for one text."""
-    n_given, task = streams[-1].n_given, subject.task
-    wrote = GenerationInfo(n_given - 1, n_given, []) if task.name == "lm" else GenerationInfo(0, 0, [])
-    with torch.inference_mode():
-        logits = subject.model.eval()(**model_inputs)[0]
-    ids = streams[-1].ids
-    if task.name == "classify":
-        predictions = top_predictions(task, logits[None], [None], [None])
-    else:
-        predictions = top_predictions(task, logits, range(len(ids)), [*ids[1:], None])
-    return Explanation(
-        subject=View(subject, "model", subject.model),
-        request=TraceRequest(streams[0].text),
-        id="",
-        model_inputs=model_inputs,
-        streams=streams,
-        predictions=predictions,
-        generation=wrote,
-        decode=DecodeLog("none", task.config.decode),
-        answer={"headline": "", "detail": ""},
-        together=None,
-        records=cast(RecordStore, None),
-        checks=[],
-        warnings=[],
-        seconds=0.0,
-    )
 
 
 def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: Any) -> Subject:
@@ -71,20 +36,9 @@ def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: An
 
 
 def infer(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Explanation:
-    """Return what `explain(subject, text)` would infer; the target of a translator is an argument."""
-    t = subject.task.tokenizer
+    """Return the explanation of a text: of a translator with this target, of a language model with one token more."""
     name = subject.task.name
-    ids, spans = t.encode(text), list(t.offsets(text))
-    if name == "lm":
-        return run_model(subject, {"ids": torch.tensor([ids])}, [make_stream(t, "text", ids, spans, text)])
-    if name == "translate":
-        ids, spans = [*ids, t.eos_id], [*spans, None]
-    stream = make_stream(t, "text" if name == "classify" else "source", ids, spans, text, n_pad=n_pad)
-    padding = torch.tensor([[not p for p in stream.padding]])
-    ids_tensor = torch.tensor([stream.ids])
-    if name == "classify":
-        return run_model(subject, {"ids": ids_tensor, "padding_mask": padding}, [stream])
-    tgt_ids, tgt_spans = [t.bos_id, *t.encode(target)], [None, *t.offsets(target)]
-    target_stream = make_stream(t, "target", tgt_ids, tgt_spans, target, n_given=1)
-    inputs = {"src": ids_tensor, "tgt_in": torch.tensor([tgt_ids]), "src_padding_mask": padding}
-    return run_model(subject, inputs, [stream, target_stream])
+    decode = {"max_new_tokens": 1} if name == "lm" else {}
+    return explain(
+        subject, TraceRequest(text, target=target if name == "translate" else None, pad=n_pad, decode=decode)
+    )
