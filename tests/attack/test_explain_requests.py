@@ -10,7 +10,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.matrix import matrix_run
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.attribution.value_function import AttributeRequest
+from glassformer.explain.attribution import AttributeRequest
 from glassformer.explain.edits.findings import read_findings
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.explanation import TraceRequest, explain

@@ -9,7 +9,7 @@ import pytest
 from tests.browser.app import Open
 from tests.browser.models import MODELS, TEXTS, subject_of
 
-from glassformer.explain.attribution.attribute import AttributeRequest, erase
+from glassformer.explain.attribution import AttributeRequest, erase
 from glassformer.explain.explanation import TraceRequest, explain
 
 

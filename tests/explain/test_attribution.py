@@ -15,10 +15,18 @@ from tests.helpers.for_each import for_each
 from tests.helpers.inference import infer, untrained
 
 from glassformer.errors import UsageError
+from glassformer.explain.attribution import (
+    AttributeRequest,
+    attribute,
+    erase,
+    erase_each,
+    faithfulness,
+    integrated_gradients,
+    make_value_function,
+    mean_drops,
+    random_mean_drops,
+)
 from glassformer.explain.attribution import methods as integrated_gradients_module
-from glassformer.explain.attribution.attribute import attribute, erase, erase_each
-from glassformer.explain.attribution.methods import faithfulness, integrated_gradients, mean_drops, random_mean_drops
-from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
 TASKS = ["classify", "translate", "lm"]
@@ -88,7 +96,7 @@ def test_erase_each_equals_erase_of_each(name: str, monkeypatch: pytest.MonkeyPa
     e = example(name)
     stream = e.streams[0]
     words = [{stream.name: [i]} for i, word in enumerate(stream.words) if word >= 0][:3]
-    monkeypatch.setattr("glassformer.explain.attribution.value_function.BATCH_TOKENS", 2 * len(stream))
+    monkeypatch.setattr("glassformer.explain.attribution.BATCH_TOKENS", 2 * len(stream))
     together = erase_each(e, AttributeRequest(prediction=last(e)), words)
     assert len({result.value for result in together}) == len(words) == 3
     for result, positions in zip(together, words, strict=True):

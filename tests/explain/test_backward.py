@@ -17,8 +17,7 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.capture.sites import SITES
-from glassformer.explain.capture.tape import Step
+from glassformer.explain.capture.sites import SITES, Step
 from glassformer.explain.learn.backward import GRADIENT, backward_pass, loss_steps
 from glassformer.explain.predictions import rows_of
 from glassformer.explain.record_store import RecordStore, get_parameter

@@ -13,8 +13,7 @@ from matplotlib.collections import QuadMesh
 from tests.helpers.inference import Subject, untrained
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.attribute import Attribution, Candidate
-from glassformer.explain.attribution.methods import Faithfulness
+from glassformer.explain.attribution import Attribution, Candidate, Faithfulness
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.figures import draw_attention, draw_attribution, save, save_figure, style
 

@@ -31,9 +31,8 @@ from glassformer.explain.page.saved_page import replay_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
 from glassformer.explain.watch import training as module
-from glassformer.explain.watch.log import GrowingLog, spread, thinned
 from glassformer.explain.watch.probes import MAX_MAP_TOKENS, ProbeRequest, default_texts, from_border, probe
-from glassformer.explain.watch.training import Action, Followed, Training
+from glassformer.explain.watch.training import Action, Followed, GrowingLog, Training, spread, thinned
 from glassformer.report.findings import Checkup
 from glassformer.runs.folder import GO_ON, LOCK, PAUSE, Control, ControlFile, RunFolder, is_locked, lock_folder
 from glassformer.runs.model_folder import save_snapshot

@@ -10,7 +10,7 @@ from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
+from glassformer.explain.attribution import AttributeRequest, make_value_function
 from glassformer.explain.explanation import explain
 from glassformer.explain.page.manifest import manifest
 from glassformer.run import Run

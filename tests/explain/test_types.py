@@ -16,7 +16,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.serving import TEXTS, tiny_run
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased
+from glassformer.explain.attribution import AttributeRequest, Attribution, Erased
 from glassformer.explain.capture.sites import AXES
 from glassformer.explain.explanation import explain
 from glassformer.explain.page.manifest import Manifest, RunInfo

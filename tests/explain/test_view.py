@@ -65,7 +65,7 @@ def test_a_saved_page_has_the_head_of_each_label() -> None:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_means_are_of_the_whole_model(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.explain.edits.reference.load_run_data", lambda *_, **__: data_of(task))
+    monkeypatch.setattr("glassformer.explain.edits.apply.load_run_data", lambda *_, **__: data_of(task))
     e = explain(matrix_run(task), TraceRequest(TEXTS[task]))
     assert e.what_if("encoder.0.self.context[head:0]=mean").unchanged == []
     with pytest.raises(UsageError, match="no reference text reaches this step"):

@@ -20,7 +20,7 @@ from tests.helpers.small import CPU, config_of, data_of
 from glassformer.cli.flags import run_folder
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.errors import UsageError
-from glassformer.explain.edits.states import sweep_states
+from glassformer.explain.edits.sweeps import sweep_states
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.one_label import of_same_label
 from glassformer.explain.page.service import Service

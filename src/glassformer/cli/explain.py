@@ -176,7 +176,7 @@ def facts(explanations: Sequence[Any]) -> dict[str, Any]:
 
     Of a bare encoder, which has no answer to attribute, the attribution is null.
     """
-    from glassformer.explain.attribution.attribute import attribute
+    from glassformer.explain.attribution import attribute
 
     first, *others = explanations
     weighed = asdict(attribute(first)) if first.predictions or first.is_number else None

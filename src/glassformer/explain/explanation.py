@@ -24,7 +24,7 @@ from glassformer.config.recipes import check_type
 from glassformer.decode.search import Hypothesis, length_penalties
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
-from glassformer.explain.capture.tape import Check
+from glassformer.explain.capture.sites import Check
 from glassformer.explain.inputs import EncodedText, GenerationInfo, answer_without_decoding, encode
 from glassformer.explain.one_label import Labels, looked_at
 from glassformer.explain.predictions import (
@@ -50,10 +50,9 @@ from glassformer.utils.device import tuned
 from glassformer.utils.formatting import shortened
 
 if TYPE_CHECKING:
-    from glassformer.explain.attribution.attribute import Attribution
+    from glassformer.explain.attribution import Attribution
     from glassformer.explain.edits.measure import Sweep
-    from glassformer.explain.edits.states import StatesSweep
-    from glassformer.explain.edits.sweeps import SweepKind
+    from glassformer.explain.edits.sweeps import StatesSweep, SweepKind
     from glassformer.explain.edits.what_if import WhatIf
     from glassformer.explain.figures import ExplanationPlots
     from glassformer.explain.learn.learning import LearningFacts
@@ -210,7 +209,7 @@ class Explanation:
         Raises:
             UsageError: the explanation has edits; or the prediction, class or token does not exist.
         """
-        from glassformer.explain.attribution.attribute import attribute_fields
+        from glassformer.explain.attribution import attribute_fields
 
         return attribute_fields(self, method=method, **request)
 
@@ -291,7 +290,7 @@ class Explanation:
 
     def keep(self, out: str | Path) -> Path:
         """Write the model that has learned an answer (`run.learn`) as a run without a log, and return its folder."""
-        from glassformer.explain.learn.keep import keep
+        from glassformer.explain.learn.learning import keep
 
         return keep(self, out)
 

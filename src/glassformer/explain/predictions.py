@@ -25,7 +25,7 @@ from glassformer.decode.sampling import sample
 from glassformer.decode.search import Hypothesis, SearchStep, beam_search
 from glassformer.errors import DivergedError, UsageError
 from glassformer.explain.capture.exact_inference import exact_no_grad
-from glassformer.explain.capture.tape import Step
+from glassformer.explain.capture.sites import Step
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble
 from glassformer.tasks import Task

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.capture.tape import Check, Step, UnknownRecord
+from glassformer.explain.capture.sites import Check, Step, UnknownRecord
 from glassformer.explain.request import MAX_FULL_TOKENS
 from glassformer.explain.trace import Trace, nearest, trace
 from glassformer.nn.attention import Tap

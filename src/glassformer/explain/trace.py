@@ -44,10 +44,18 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.exact_inference import exact_forward, exact_inference
-from glassformer.explain.capture.hooks import after_calls
-from glassformer.explain.capture.sites import SITES, reported_line, site_key, source_line
-from glassformer.explain.capture.tape import Axis, Check, Step, UnknownRecord, step_location
+from glassformer.explain.capture.exact_inference import after_calls, exact_forward, exact_inference
+from glassformer.explain.capture.sites import (
+    SITES,
+    Axis,
+    Check,
+    Step,
+    UnknownRecord,
+    reported_line,
+    site_key,
+    source_line,
+    step_location,
+)
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.models.encoder_models import Pooler
 from glassformer.nn.attention import Tap

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.capture.tape import Step
+from glassformer.explain.capture.sites import Step
 from glassformer.explain.edits.apply import Edits, check_whole, edits_on
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.predictions import NUMBER, readable, rows_of

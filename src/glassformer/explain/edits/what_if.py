@@ -17,10 +17,9 @@ from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
-from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edits_on
+from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edits_on, means_of_run
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.edits.measure import Effect, effects_of
-from glassformer.explain.edits.reference import means_of_run
 from glassformer.explain.explanation import Explanation, compute_explanation
 from glassformer.explain.inputs import answer_without_decoding, encode
 from glassformer.explain.one_label import of_same_label

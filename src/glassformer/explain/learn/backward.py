@@ -24,8 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.explain.capture.sites import expression_line, source_line
-from glassformer.explain.capture.tape import Axis, Step, step_location
+from glassformer.explain.capture.sites import Axis, Step, expression_line, source_line, step_location
 from glassformer.nn.operations import OPERATIONS, named, names_in, row_name, row_of, run
 
 LOSS = "loss"

@@ -13,10 +13,9 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import msgspec
 
 from glassformer.config import DecodeConfig
-from glassformer.explain.capture.sites import SourceLine
-from glassformer.explain.capture.tape import Check, Step
+from glassformer.explain.capture.sites import Check, SourceLine, Step
 from glassformer.explain.edits.apply import why_no_edits
-from glassformer.explain.edits.contributions import why_no_sum
+from glassformer.explain.edits.sweeps import why_no_sum
 from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.explanation import PRECISION, Explanation
 from glassformer.explain.inputs import FAMILIES, GenerationInfo, Stacks, decode_settings

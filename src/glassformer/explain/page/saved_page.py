@@ -17,9 +17,8 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import numpy as np
 
 from glassformer.errors import GlassformerError, UsageError
-from glassformer.explain.attribution.attribute import AttributeRequest, attribute, erase_words
-from glassformer.explain.attribution.value_function import METHODS
-from glassformer.explain.capture.tape import Step
+from glassformer.explain.attribution import METHODS, AttributeRequest, attribute, erase_words
+from glassformer.explain.capture.sites import Step
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningStore

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec import Meta
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.attribute import AttributeRequest, attribute, erase
+from glassformer.explain.attribution import AttributeRequest, attribute, erase
 from glassformer.explain.edits.sweeps import SweepKind, sweep
 from glassformer.explain.edits.what_if import explain_edited
 from glassformer.explain.explanation import Explanation, compute_decoding, compute_explanation

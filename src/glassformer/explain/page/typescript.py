@@ -21,10 +21,10 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 from msgspec import Meta
 
 from glassformer.config import DecodeConfig, docstrings
-from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased
+from glassformer.explain.attribution import AttributeRequest, Attribution, Erased
 from glassformer.explain.capture.sites import AXES
 from glassformer.explain.edits.measure import Sweep
-from glassformer.explain.edits.states import StatesSweep
+from glassformer.explain.edits.sweeps import StatesSweep
 from glassformer.explain.edits.what_if import WhatIf
 from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
 from glassformer.explain.page.responses import ApiError, ErrorDetail
