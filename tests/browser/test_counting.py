@@ -74,7 +74,7 @@ class Reading:
     def sizes(self) -> dict[str, int]:
         longest = max(len(stream) for stream in self.e.streams)
         words = max(len(stream.word_texts) for stream in self.e.streams)
-        d_ff = max(step.shape[-1] for step in self.e.records.steps.values() if step.shape)
+        d_ff = max(step.shape[-1] for step in self.e.records.values() if step.shape)
         tokens = dict.fromkeys(("token", "row", "position", "query", "key"), longest)
         return tokens | {"layer": LAYERS, "head": HEADS, "feature": d_ff, "word": words}
 

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-import torch
 from playwright.sync_api import BrowserContext, Page
 from tests.browser.app import Watch
 from tests.helpers.forking import Command
@@ -20,7 +19,7 @@ from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
 from glassformer.api import Run, train
 from glassformer.explain.page.saved_page import replay_html
 from glassformer.explain.page.server import PageServer
-from glassformer.explain.watch.training import Followed, Training
+from glassformer.explain.watch import Training
 from glassformer.runs.folder import RunFolder
 
 Contexts = Callable[..., BrowserContext]
@@ -49,7 +48,7 @@ def open_page(context: BrowserContext, address: str) -> Page:
 @contextmanager
 def served(path: Path, may_write: bool = False) -> Iterator[Callable[..., Page]]:
     """Opens the page of a run that is followed, as often as it is called; each is closed before its server ends."""
-    with PageServer(Followed(path, torch.device("cpu"), may_write), port=0) as server, ExitStack() as pages:
+    with PageServer(Training(path, may_write), port=0) as server, ExitStack() as pages:
 
         def show(context: BrowserContext) -> Page:
             page = open_page(context, server.address)

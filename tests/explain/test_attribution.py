@@ -15,6 +15,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.inference import infer, untrained
 
 from glassformer.errors import UsageError
+from glassformer.explain import attribution as integrated_gradients_module
 from glassformer.explain.attribution import (
     AttributeRequest,
     attribute,
@@ -26,7 +27,6 @@ from glassformer.explain.attribution import (
     mean_drops,
     random_mean_drops,
 )
-from glassformer.explain.attribution import methods as integrated_gradients_module
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
 TASKS = ["classify", "translate", "lm"]
@@ -226,7 +226,7 @@ def test_erase_returns_the_prediction_without_the_words() -> None:
     assert result.value == pytest.approx(wanted, abs=1e-5) and abs(result.value - result.original) > 1e-3
     top, actual = result.prediction.top, result.prediction.actual
     assert actual is not None and actual.log_prob == pytest.approx(result.value, abs=1e-5)
-    assert actual.rank == next(k for k, c in enumerate(top) if c.id == actual.id)
+    assert result.prediction.rank == next(k for k, c in enumerate(top) if c.id == actual.id)
     assert all(c.log_prob == pytest.approx(c.logit - result.prediction.logsumexp, abs=1e-5) for c in top)
     assert sum(np.exp(c.log_prob) for c in top) == pytest.approx(1.0, abs=1e-4)  # the vocabulary is smaller
     e = example("lm")

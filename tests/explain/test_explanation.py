@@ -17,11 +17,11 @@ from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
-from glassformer.explain.edits.measure import prediction_index
+from glassformer.explain.capture.slices import take_slice
+from glassformer.explain.edits.effects import prediction_index
 from glassformer.explain.explanation import TraceRequest, compute_decoding, explain
-from glassformer.explain.page.manifest import decode_json, plain, run_info
+from glassformer.explain.page.manifest import plain, run_info
 from glassformer.explain.page.saved_page import written
-from glassformer.explain.record_store import take_slice
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
 from glassformer.run import Run
@@ -92,7 +92,7 @@ def test_tensor_equals_the_forward_pass(runs: dict[str, Run], name: str) -> None
     for node in e.manifest()["nodes"]:
         values = e.tensor(node["id"])
         assert values.shape == tuple(axis["size"] for axis in node["axes"])
-        assert values.dtype == {"f32": np.float32, "i32": np.int32, "u8": np.uint8}[node["dtype"]]
+        assert values.dtype == {"f32": np.float32, "i32": np.int32, "u8": np.uint8}[node["value"]]
         assert (node["min"], node["max"]) == (values.min(), values.max())
     named = dict(e.subject.model.named_parameters())
     for name_, param in e.manifest()["params"].items():
@@ -115,7 +115,7 @@ def test_predictions_rank_the_logits(runs: dict[str, Run]) -> None:
         assert all(c.log_prob == pytest.approx(c.logit - p.logsumexp, abs=1e-6) for c in p.top)
         assert (p.actual and p.actual.id) == written[t]
         if p.actual is not None:
-            assert p.actual.rank == int((logits[t] > logits[t, p.actual.id]).sum())
+            assert p.rank == int((logits[t] > logits[t, p.actual.id]).sum())
 
 
 def test_tensor_slices_equal_indexing(runs: dict[str, Run]) -> None:
@@ -276,22 +276,16 @@ def test_explain_keeps_to_the_context_length(runs: dict[str, Run]) -> None:
     assert stream.text.endswith(joined) and stream.text.startswith("abcdefg" * 6)
 
 
-@pytest.mark.parametrize("name", ["classify", "translate", "lm"])
-def test_record_store_keeps_one_layer_of_medium_texts(tmp_path: Path, name: str) -> None:
-    run, text = run_of(name, tmp_path, max_len=200), "a b c d e f g " * 13
-    text = text * 2 if name == "classify" else text.replace(" ", "") * 2 if name == "translate" else text[:150]
-    e = run.explain(text, max_new_tokens=6, beam_size=1)
-    assert 128 < len(e.streams[0]) <= 512 and e.records.layered
-    assert any("one layer" in warning for warning in e.warnings)
+def test_a_text_above_128_tokens_is_kept_whole(tmp_path: Path) -> None:
+    run = run_of("translate", tmp_path, max_len=200)
+    e = run.explain("abcdefg" * 26, max_new_tokens=6, beam_size=1)
+    assert 128 < len(e.streams[0]) <= 512
     with torch.no_grad(), trace(e.subject.model) as whole:
         e.subject.model(**e.model_inputs)
     assert list(whole) == [node["id"] for node in e.manifest()["nodes"]]
-    for id in [*list(whole)[:: len(whole) // 9], "logits", list(whole)[9]]:  # at last a layer left before
-        np.testing.assert_allclose(e.tensor(id), np.asarray(whole[id]), atol=1e-5)
-        node = e.records.steps[id]
-        assert node.limits[0] == pytest.approx(float(whole[id].value.min()), abs=1e-5)
-    with pytest.raises(UsageError):
-        _ = e.trace
+    for node in e.manifest()["nodes"]:
+        np.testing.assert_allclose(e[node["id"]], np.asarray(whole[node["id"]]), atol=1e-5)
+        assert node["op"] == "mask" or node["min"] == pytest.approx(float(whole[node["id"]].value.min()), abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +320,7 @@ def test_compute_decoding_equals_the_manifest(runs: dict[str, Run]) -> None:
         request = TraceRequest(text, decode={"max_new_tokens": 5})
         manifest = explain(runs[name], request).manifest()
         log, answer, streams = compute_decoding(runs[name], request)
-        assert (plain(decode_json(log)), answer) == (manifest["decode"], manifest["answer"])
+        assert (plain(log), answer) == (manifest["decode"], manifest["answer"])
         assert plain(streams) == manifest["streams"]
 
 
@@ -369,9 +363,9 @@ def test_with_checkpoint_shares_a_model(tmp_path: Path) -> None:
 
 def test_nodes_have_a_repr_without_values(runs: dict[str, Run]) -> None:
     explanation = runs["classify"].explain(TEXTS["classify"])
-    node = explanation.records.steps["encoder.0.self.weights"]
-    assert repr(node) == repr(explanation.records["encoder.0.self.weights"])
-    assert node.value.is_meta, "its shape alone, and no numbers"
+    step = explanation.records["encoder.0.self.weights"]
+    node = step.without_value()
+    assert repr(node) == repr(step) and node.value.is_meta, "its shape alone, and no numbers"
 
 
 @pytest.mark.parametrize(

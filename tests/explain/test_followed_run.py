@@ -27,12 +27,21 @@ from tests.helpers.small_runs import SMALL, write_table
 from glassformer.api import Run, train
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.explain import watch as module
 from glassformer.explain.page.saved_page import replay_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
-from glassformer.explain.watch import training as module
-from glassformer.explain.watch.probes import MAX_MAP_TOKENS, ProbeRequest, default_texts, from_border, probe
-from glassformer.explain.watch.training import Action, Followed, GrowingLog, Training, spread, thinned
+from glassformer.explain.watch import (
+    MAX_MAP_TOKENS,
+    Action,
+    GrowingLog,
+    Training,
+    default_texts,
+    from_border,
+    probe,
+    spread,
+    thinned,
+)
 from glassformer.report.findings import Checkup
 from glassformer.runs.folder import GO_ON, LOCK, PAUSE, Control, ControlFile, RunFolder, is_locked, lock_folder
 from glassformer.runs.model_folder import save_snapshot
@@ -142,8 +151,8 @@ def test_a_finished_run_is_told_whole(finished: Run) -> None:
     logged = [json.loads(text) for text in (finished.path / "metrics.jsonl").read_text("utf-8").splitlines()]
     assert now["curve"]["loss"] == [row["loss"] for row in logged]
     assert [point["step"] for point in now["updates"]] == [1, 50]
-    assert now["updates"][1]["ratios"] == logged[49]["update_ratios"]
-    assert [point["scores"] for point in now["validations"]] == [row["valid"] for row in logged if "valid" in row]
+    assert now["updates"][1].update_ratios == logged[49]["update_ratios"]
+    assert [point.valid for point in now["validations"]] == [row["valid"] for row in logged if "valid" in row]
     assert [each["step"] for each in now["snapshots"]][:3] == [0, 16, 32]
     assert now["has_model"] and not now["control"] and now["refused"] is None
     assert any(finding.place == "few validation examples" for finding in now["findings"])
@@ -248,7 +257,7 @@ def test_a_diagnosis_is_not_made_at_each_look(begun: Path, monkeypatch: pytest.M
 
 @contextmanager
 def served(path: Path, may_write: bool = False) -> Iterator[Client]:
-    with PageServer(Followed(path, CPU, may_write), port=0) as server:
+    with PageServer(Training(path, may_write), port=0) as server:
         assert "#/training?" in server.address, "it opens on that screen"
         yield Client(server.port, server.token)
 
@@ -271,11 +280,11 @@ def test_an_empty_folder_is_waited_for(tmp_path: Path) -> None:
     with served(tmp_path) as client:
         assert client.request("GET", "/api/training").json()["state"] == "waiting"
     with pytest.raises(UsageError, match="has no weights yet"):
-        Followed(tmp_path, CPU).subject()
+        Training(tmp_path).subject()
 
 
 def test_the_model_is_the_newest_and_stays_when_the_folder_goes(begun: Path, finished: Run) -> None:
-    followed = Followed(begun, CPU)
+    followed = Training(begun)
     first = followed.subject()
     assert first is followed.subject()
     best = dict(finished.model.named_parameters())
@@ -290,7 +299,7 @@ def test_the_model_is_the_newest_and_stays_when_the_folder_goes(begun: Path, fin
 def test_each_snapshot_answers(finished: Run) -> None:
     text = "good word1 and word2"
     names = ["step-00000000", "step-00000032", "model"]
-    answers = [probe(finished, ProbeRequest(text, name)) for name in names]
+    answers = [probe(finished, text, name) for name in names]
     for name, answer in zip(names, answers, strict=True):
         explained = finished.explain(text, checkpoint=name)
         assert answer["headline"] == explained.answer["headline"]
@@ -304,8 +313,8 @@ def test_each_snapshot_answers(finished: Run) -> None:
 
 def test_a_long_text_has_no_map(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_MAP_TOKENS > 8
-    monkeypatch.setattr("glassformer.explain.watch.probes.MAX_MAP_TOKENS", 3)
-    assert probe(finished, ProbeRequest("good word1 and word2", "model"))["map"] is None
+    monkeypatch.setattr("glassformer.explain.watch.MAX_MAP_TOKENS", 3)
+    assert probe(finished, "good word1 and word2", "model")["map"] is None
 
 
 def test_texts_come_from_the_evaluation_or_the_data_or_are_missed(begun: Path, finished: Run) -> None:
@@ -352,7 +361,7 @@ def test_probes_of_a_language_model_begin_at_a_border(tmp_path: Path) -> None:
 
 
 def test_a_page_that_is_loaded_again_answers_with_the_newer_weights(finished: Run) -> None:
-    followed = Followed(finished.path, finished.device)
+    followed = Training(finished.path)
     service, request = Service(followed), {"text": "a good film"}
     service.run()
     first = service.trace(request)["id"]
@@ -403,11 +412,11 @@ def test_every_task_is_followed_before_its_first_checkpoint(tmp_path: Path, name
     torch.manual_seed(0)
     model = task.build_model().eval()
     save_snapshot(folder.snapshots, 16, {name: p.detach() for name, p in model.named_parameters()})
-    subject = Followed(folder.path, CPU).subject()
+    subject = Training(folder.path).subject()
     assert type(subject.task) is type(task)
     for (_, got), (_, expected) in zip(subject.model.named_parameters(), model.named_parameters(), strict=True):
         assert torch.equal(got, expected)
     text = {"pretrain": "a b [MASK] c"}.get(name, "a b c")
-    answer = probe(subject, ProbeRequest(text, "step-00000016"))
+    answer = probe(subject, text, "step-00000016")
     assert answer["headline"] and answer["map"] is not None
     assert (answer["probability"] is None) == (name == "pretrain")

@@ -14,7 +14,7 @@ from glassformer import load
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.learn.backward import is_gradient
-from glassformer.explain.learn.learning import LearningStore, training_settings
+from glassformer.explain.learn.learning import training_settings, update_of
 from glassformer.explain.page.manifest import manifest, run_info
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.page.server import PageServer
@@ -63,21 +63,18 @@ def test_what_is_refused_is_known_before() -> None:
 )
 def test_the_last_update_of_a_parameter_can_be_read(optimizer: str, kept: set[str]) -> None:
     e = learned(2, optimizer)
-    records = e.records
-    assert isinstance(records, LearningStore)
     parts = {f"{WEIGHT}.{name}{when}" for name in kept for when in ("", "_before")}
-    assert set(records.update_of(WEIGHT)) == {WEIGHT, f"{WEIGHT}.before", f"{WEIGHT}.clipped_grad"} | parts
-    after, before = records.tensor(WEIGHT), records.tensor(f"{WEIGHT}.before", "out:3")
+    assert set(update_of(e, WEIGHT)) == {WEIGHT, f"{WEIGHT}.before", f"{WEIGHT}.clipped_grad"} | parts
+    after, before = e[WEIGHT], e.tensor(f"{WEIGHT}.before", "out:3")
     assert before.shape == after[3].shape and not np.array_equal(before, after[3])
     for name in kept:
-        assert not np.array_equal(records.tensor(f"{WEIGHT}.{name}"), records.tensor(f"{WEIGHT}.{name}_before"))
-        first = learned(1, optimizer).records
-        assert not first.tensor(f"{WEIGHT}.{name}_before").any(), "before the first step there is no average"
-        assert np.array_equal(first.tensor(f"{WEIGHT}.{name}"), records.tensor(f"{WEIGHT}.{name}_before"))
-    base = e.base
-    assert base is not None and isinstance(base.records, LearningStore) and base.records.update_of(WEIGHT) == []
+        assert not np.array_equal(e[f"{WEIGHT}.{name}"], e[f"{WEIGHT}.{name}_before"])
+        first = learned(1, optimizer)
+        assert not first[f"{WEIGHT}.{name}_before"].any(), "before the first step there is no average"
+        assert np.array_equal(first[f"{WEIGHT}.{name}"], e[f"{WEIGHT}.{name}_before"])
+    assert e.base is not None and update_of(e.base, WEIGHT) == []
     with pytest.raises(UsageError):
-        base.records.tensor(f"{WEIGHT}.exp_avg")
+        e.base.tensor(f"{WEIGHT}.exp_avg")
 
 
 def test_a_step_says_whether_the_answer_was_the_most_probable() -> None:

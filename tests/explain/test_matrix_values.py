@@ -182,7 +182,7 @@ def test_the_command_the_page_and_python_say_the_same(task: str, case: str) -> N
     if task != "lm":
         assert answer[keys[task]] == printed["headline"]
     edit = f"{stack_of(task)}.0.self.out=0"
-    from glassformer.explain.edits.what_if import with_edits
+    from glassformer.explain.edits.effects import with_edits
 
     assert effect(with_edits(e, [edit]))[0]["effects"] == e.what_if(edit).to_json()["effects"]
 

@@ -12,8 +12,8 @@ KNOWN = {module_name(path) for path in SOURCES}
 
 ORDER = [
     {"capture", "trace"},  # one forward pass, recorded
-    {"subject", "request", "streams", "predictions"},
-    {"inputs", "record_store", "one_label"},
+    {"subject", "request", "streams"},
+    {"inputs", "one_label"},
     {"explanation"},  # all of it together, and frozen; its methods are functions of the groups below
     {"edits"},  # a tap: what becomes of numbers
     {"attribution"},

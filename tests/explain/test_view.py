@@ -18,7 +18,7 @@ from tests.helpers.small import data_of
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.saved_page import saved_page_html
-from glassformer.explain.watch.probes import ProbeRequest, probe
+from glassformer.explain.watch import probe
 from glassformer.run import Run
 
 TASKS = ["multilabel", "tag"]
@@ -45,7 +45,7 @@ def test_a_label_that_is_answered_below_one_half_says_so(threshold: float, note:
 def test_snapshots_answer_for_one_label_or_word(task: str, tmp_path: Path) -> None:
     run = with_snapshot(task, tmp_path)
     e = explain(run, TraceRequest(TEXTS[task]))
-    answers = [probe(run, ProbeRequest(TEXTS[task], name)) for name in ("model", "step-00000016")]
+    answers = [probe(run, TEXTS[task], name) for name in ("model", "step-00000016")]
     named = explain(run, TraceRequest(TEXTS[task], checkpoint="step-00000016", label=shown(e)))
     assert [answer["headline"] for answer in answers] == [e.answer["headline"], named.answer["headline"]]
 

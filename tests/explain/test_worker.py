@@ -7,7 +7,7 @@ import weakref
 import pytest
 from tests.helpers.forking import until
 
-from glassformer.explain.page.responses import RequestError
+from glassformer.explain.page.security import RequestError
 from glassformer.explain.page.service import Worker
 
 

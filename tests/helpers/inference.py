@@ -11,12 +11,11 @@ from tests.helpers.small import CPU, config_of, data_of
 from torch import nn
 
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs import GenerationInfo
-from glassformer.explain.predictions import DecodeLog, top_predictions
-from glassformer.explain.record_store import RecordStore
+from glassformer.explain.inputs import DecodeLog, GenerationInfo, top_predictions
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream, make_stream
 from glassformer.explain.subject import View
+from glassformer.explain.trace import Trace
 from glassformer.tasks import TASKS, Task
 
 
@@ -35,22 +34,24 @@ def run_model(subject: Subject, model_inputs: dict[str, Any], streams: list[Stre
     with torch.inference_mode():
         logits = subject.model.eval()(**model_inputs)[0]
     ids = streams[-1].ids
+    rows, positions, following = logits, [*range(len(ids))], [*ids[1:], None]
     if task.name == "classify":
-        predictions = top_predictions(task, logits[None], [None], [None])
-    else:
-        predictions = top_predictions(task, logits, range(len(ids)), [*ids[1:], None])
+        rows, positions, following = logits[None], [None], [None]
+    predictions = top_predictions(task, rows, positions, following)
     return Explanation(
         subject=View(subject, "model", subject.model),
         request=TraceRequest(streams[0].text),
         id="",
         model_inputs=model_inputs,
         streams=streams,
+        positions=positions,
+        following=following,
         predictions=predictions,
         generation=wrote,
         decode=DecodeLog("none", task.config.decode),
         answer={"headline": "", "detail": ""},
         together=None,
-        records=cast(RecordStore, None),
+        records=cast(Trace, None),
         checks=[],
         warnings=[],
         seconds=0.0,

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import after_calls, exact_forward, exact_inference, exact_no_grad
-from glassformer.explain.edits.measure import (
+from glassformer.explain.edits.effects import (
     Measure,
     measure_of_answer,
     measure_of_difference,
@@ -36,8 +36,7 @@ from glassformer.explain.edits.measure import (
     repeated,
 )
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.predictions import NUMBER, Candidate, Prediction, readable, top_predictions
-from glassformer.explain.record_store import weak_cache
+from glassformer.explain.inputs import NUMBER, Candidate, Prediction, readable, top_predictions
 from glassformer.explain.request import MAX_PREFIX, Id, Request, ShortText
 from glassformer.explain.streams import Stream, StreamName, words_read
 from glassformer.nn.embeddings import TokenEmbedding
@@ -647,14 +646,8 @@ def _erased_tokens(
     return np.concatenate([np.isin(np.arange(len(of)), erased.get(name, ())) for name, of in value_fn.words.items()])
 
 
-@weak_cache
-def _random_of(explanation: Explanation) -> dict[Measure, Float[np.ndarray, "R 2"]]:
-    """Return the `random_mean_drops` so far, which do not depend on the method, by value function."""
-    return {}
-
-
 def _random_mean_drops(explanation: Explanation, value_fn: ValueFunction) -> Float[np.ndarray, "R 2"]:
-    known, key = _random_of(explanation), value_fn.measure
+    known, key = explanation.random_drops, value_fn.measure
     if key not in known:
         known[key] = random_mean_drops(value_fn)
     return known[key]

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import METHODS, Attribution, Method, attribute_fields
 from glassformer.explain.capture.sites import BLOCKED, Step
-from glassformer.explain.edits.measure import measure_of_answer
+from glassformer.explain.edits.effects import measure_of_answer
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.streams import Stream
 from glassformer.utils import plotting

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -233,48 +233,51 @@ BLOCKED = 1e30
 """Scores below minus this are of blocked keys (`edits/apply.py`)."""
 
 
-class Axis(NamedTuple):
-    """An axis of a record: its name ("token", "key", "head", "feature", …), and of tokens and keys their stream."""
+WireDtype: TypeAlias = Literal["f32", "i32", "u8"]
+"""Element types in which tensors are sent."""
 
-    name: str
-    stream: str | None = None
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a tensor; `stream` names the tokens along it."""
+
+    name: Annotated[str, "AxisName"]
+    size: int
+    stream: Annotated[str | None, "StreamName | null"] = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Step:
-    """A step of a forward pass.
-
-    Attributes:
-        id: "decoder.1.cross.weights".
-        site: its key in `SITES`: "weights", "norm:layer_norm"; of a step of the loss or a gradient its operation.
-        op: the operation, a key of `OPERATIONS`.
-        inputs: ids of the steps it was computed from, in the order of the operation's arguments.
-        params: the names of parameters or buffers by role ("weight", "bias").
-        attrs: the operation's constants, such as a factor or an epsilon.
-        axes: the axes of `value`.
-        value: the tensor, detached, without a batch axis of size 1; on the device "meta" if the numbers are not kept.
-        source: the line that computes it; None where the source is not available.
-        stack: "encoder", "decoder", "head", or the stream of an embedding.
-        layer: the index of the layer.
-        block: "self", "cross" or "ff".
-        editable: whether an edit of it changes what follows: it is computed, and no mask.
-        limits: the smallest and the largest finite value, of a step without its numbers; None where there is none.
-    """
+    """A step of a forward pass; as JSON without its numbers."""
 
     id: str
+    """"encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/trace.py."""
     site: str
+    """What kind of step it is, a key of `SITES`: "weights", "residual:pre"; of the loss or a gradient its operation."""
     op: str
+    """The operation, a key of `OPERATIONS`."""
     inputs: tuple[str, ...]
+    """Ids of the steps it was computed from, in the order of the operation's arguments."""
     params: dict[str, str]
-    attrs: dict[str, Any]
+    """Names of parameters or buffers by role ("weight", "bias")."""
+    attrs: Annotated[dict[str, Any], "Record<string, number | string | boolean | (number | null)[]>"]
+    """The operation's constants, such as a factor or an epsilon."""
     axes: tuple[Axis, ...]
-    value: Tensor
+    """Those of `value`."""
+    value: Annotated[Tensor, WireDtype]
+    """The tensor, detached, without a batch axis of size 1, on "meta" if the numbers are not kept; as JSON its type."""
     source: SourceLine | None = None
-    stack: str = ""
+    """The line that computes it; None where the source is not available."""
+    stack: Annotated[str, 'StreamName | "encoder" | "decoder" | "head"'] = ""
+    """source, target, text: the embedding of that stream."""
     layer: int | None = None
-    block: str | None = None
+    """Counted from 0."""
+    block: Annotated[str | None, '"self" | "cross" | "ff" | null'] = None
     editable: bool = False
-    limits: tuple[float | None, float | None] = (None, None)
+    """Whether the forward pass uses its numbers, so that an edit of them changes what follows; no mask."""
+    min: float | None = None
+    """Minimum of the finite values, of a step without its numbers; null where there is none."""
+    max: float | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -288,14 +291,15 @@ class Step:
 
     def without_value(self) -> Step:
         """Return the step without its numbers."""
-        return replace(self, value=torch.empty_like(self.value, device="meta"), limits=_finite_range(self.value))
+        low, high = _finite_range(self.value)
+        return replace(self, value=torch.empty_like(self.value, device="meta"), min=low, max=high)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.value.cpu().numpy()
         return array.copy() if dtype is None and copy else array if dtype is None else array.astype(dtype)
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{axis.name} {n}" for axis, n in zip(self.axes, self.shape, strict=True))
+        sizes = ", ".join(f"{axis.name} {axis.size}" for axis in self.axes)
         expression = f"{self.op}({', '.join([*self.inputs, *self.params.values()])})"
         return f"{self.id} = {expression}: ({sizes}) {str(self.dtype).removeprefix('torch.')}"
 

@@ -27,10 +27,10 @@ from torch import Tensor, nn
 from glassformer.data.splits import Split
 from glassformer.errors import ChangedDataError, DataError, UsageError
 from glassformer.explain.capture.sites import Step
+from glassformer.explain.capture.slices import axis_indices
 from glassformer.explain.edits.grammar import KINDS, Edit, resolve, state_before
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.record_store import axis_indices
-from glassformer.explain.request import MAX_EDITS, MAX_FULL_TOKENS
+from glassformer.explain.request import MAX_EDITED_TOKENS, MAX_EDITS
 from glassformer.explain.subject import View
 from glassformer.explain.trace import trace
 from glassformer.runs.run_data import load_run_data
@@ -303,7 +303,7 @@ def check_same_model(explanation: Explanation, other: Explanation | None) -> Non
 
 
 def check_whole(*explanations: Explanation | None) -> None:
-    """Check that all tensors of these explanations are kept, and that they are of one model."""
+    """Check that these explanations can be edited, and that they are of one model."""
     first, *others = (e for e in explanations if e is not None)
     for other in others:
         check_same_model(first, other)
@@ -314,10 +314,10 @@ def check_whole(*explanations: Explanation | None) -> None:
 
 def why_no_edits(explanation: Explanation) -> str | None:
     """Return why a text can neither be edited nor swept, as a sentence; None where it can."""
-    if not explanation.records.layered:
-        return None
     count = max(map(len, explanation.streams))
-    return f"edits need a text of at most {MAX_FULL_TOKENS} tokens, and this one has {count}"
+    if count <= MAX_EDITED_TOKENS:
+        return None
+    return f"edits need a text of at most {MAX_EDITED_TOKENS} tokens, and this one has {count}"
 
 
 def _places(step: Step, part: str, x: Tensor) -> tuple[Tensor, ...]:

@@ -48,8 +48,9 @@ from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain.capture.sites import Step
+from glassformer.explain.capture.slices import get_parameter
 from glassformer.explain.edits.apply import check_whole
-from glassformer.explain.edits.measure import (
+from glassformer.explain.edits.effects import (
     Measure,
     Sweep,
     SweepRow,
@@ -59,14 +60,14 @@ from glassformer.explain.edits.measure import (
     measure_of_answer,
     measure_of_difference,
     prediction_index,
+    predictions_of,
     swept,
+    what_if,
 )
-from glassformer.explain.edits.what_if import predictions_of, what_if
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs import filled_answer
-from glassformer.explain.predictions import rows_of
-from glassformer.explain.record_store import RecordStore, get_parameter
+from glassformer.explain.inputs import filled_answer, rows_of
 from glassformer.explain.subject import View, list_checkpoints
+from glassformer.explain.trace import record
 from glassformer.nn.operations import named, row_name, run
 from glassformer.utils.device import tuned
 from glassformer.utils.formatting import shortened
@@ -219,7 +220,7 @@ def contributions(explanation: Explanation, prediction: int | None = None) -> Sw
     """
     index = prediction_index(explanation, prediction)
     measure, slopes = measure_of_difference(explanation, index), torch.zeros_like(base_logits(explanation))
-    if why := why_no_sum(explanation.records.steps):
+    if why := why_no_sum(explanation.records):
         raise UsageError(why)
     if measure.foil is None:
         slopes[index] = measure.of(torch.ones_like(slopes))
@@ -316,7 +317,7 @@ def sweep(
 
 def _sweep_parts(explanation: Explanation) -> Sweep:
     off, others = Variants(), dict[str, list[str]]()
-    for id, step in explanation.records.steps.items():
+    for id, step in explanation.records.items():
         block = id.rpartition(".")[0]
         if step.site == "weights":
             heads = {f"{block}.head{h}": f"{block}.context[head:{h}]=0" for h in range(step.shape[0])}
@@ -347,7 +348,7 @@ def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> f
 
 
 def _sweep_keys(explanation: Explanation) -> Sweep:
-    steps = [step for step in explanation.records.steps.values() if step.site == "weights"]
+    steps = [step for step in explanation.records.values() if step.site == "weights"]
     variants = [one for step in steps for one in blocked_keys(step, range(step.shape[-1]))]
     return swept(explanation, variants, measure_of_answer(explanation))
 
@@ -386,7 +387,7 @@ def _sweep_checkpoints(explanation: Explanation) -> Sweep:
 def _at(explanation: Explanation, subject: View) -> Explanation:
     """Return the explanation of the same tokens by other weights."""
     with tuned(subject.device):
-        records = RecordStore(subject.model, explanation.model_inputs, explanation.streams)
+        records = record(subject.model, explanation.model_inputs)
     moved = replace(explanation, subject=subject, records=records)
     return replace(moved, predictions=predictions_of(moved, records["logits"].value))
 

@@ -36,15 +36,15 @@ from glassformer.data.datasets.labels import normalised_label, why_no_number
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.sites import Check, Step
+from glassformer.explain.capture.slices import get_parameter
 from glassformer.explain.explanation import Explanation, compute_decoding, explain_encoded
-from glassformer.explain.inputs import EncodedText, encode, encode_for_language_model
+from glassformer.explain.inputs import Answer, EncodedText, encode, encode_for_language_model, rows_of
 from glassformer.explain.learn.backward import GRADIENT, LOSS, backward_pass, loss_steps
 from glassformer.explain.one_label import NOT, label_index, looked_at
-from glassformer.explain.predictions import Answer, rows_of
-from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
-from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
+from glassformer.explain.request import MAX_EDITED_TOKENS, MAX_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject, View
+from glassformer.explain.trace import Trace, record
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.runs.folder import LEARNED_RECORD, RunFolder
 from glassformer.runs.model_folder import TOKENIZER, read_description, read_origin, save_model
@@ -118,11 +118,11 @@ def _number(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnsw
 
 def _translation(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
     n = len(_known_ids(subject.task.tokenizer.of_targets, answer))
-    longest = min(subject.task.config.text.max_len, MAX_FULL_TOKENS) - 1
+    longest = min(subject.task.config.text.max_len, MAX_EDITED_TOKENS) - 1
     if n > longest:
         raise UsageError(f"the answer has {n} tokens; at most {longest} can be learned at once")
     encoded = encode(subject, replace(request, target=answer))
-    return EncodedAnswer(encoded, [*encoded.following], encoded.answer)
+    return EncodedAnswer(encoded, [*encoded.following], encoded.text)
 
 
 def _masked_words(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
@@ -146,9 +146,9 @@ def _continuation(subject: Subject, request: TraceRequest, answer: str) -> Encod
     first = encoded.generation.first
     if first < 0:
         n = len(t.framed(t.encode(request.text))) + len(ids)
-        context = min(subject.task.config.text.max_len, MAX_LAYERED_TOKENS)
+        context = min(subject.task.config.text.max_len, MAX_TOKENS)
         raise UsageError(f"prompt and answer have {n} tokens, and {context} are read at once", "shorten them")
-    return EncodedAnswer(encoded, [None] * first + encoded.following[first:], encoded.answer)
+    return EncodedAnswer(encoded, [None] * first + encoded.following[first:], encoded.text)
 
 
 def _known_ids(t: Any, answer: str) -> list[int]:
@@ -378,34 +378,23 @@ class LearningFacts:
     """What the steps taken changed; null before the first."""
 
 
-class LearningStore(RecordStore):
-    """The records of a forward pass with the steps of the loss and of the backward pass.
+def learning_records(model: nn.Module, learner: Learner) -> Trace:
+    """Return the records of a forward pass with the steps of the loss and of the backward pass.
 
-    Args:
-        model: the model.
-        learner: the copy of it with the same weights that learns; its last update is read as "head.weight.exp_avg".
+    The learner has a copy of the model with the same weights.
     """
+    answer, records = learner.answer, record(model, learner.answer.encoded.model_inputs)
+    added = loss_steps(records["logits"], answer.labels, learner.config.label_smoothing, answer.target)
+    backward = backward_pass({**records, **added}, lambda name: get_parameter(model, name).detach(), records.params)
+    records.checks.append(_autograd_check(backward, learner))
+    records.add(added | dict(reversed(backward.items())))
+    return records
 
-    def __init__(self, model: nn.Module, learner: Learner) -> None:
-        answer, self.update = learner.answer, learner.update
-        super().__init__(model, answer.encoded.model_inputs, answer.encoded.streams)
-        smoothing, axes = learner.config.label_smoothing, self.params
-        added = loss_steps(self._kept["logits"], answer.labels, smoothing, answer.target)
-        backward = backward_pass({**self._kept, **added}, lambda name: get_parameter(model, name).detach(), axes)
-        added |= dict(reversed(backward.items()))
-        self._kept |= added
-        self.steps |= {id: step.without_value() for id, step in added.items()}
-        self.checks = [*self.checks, _autograd_check(backward, learner)]
 
-    def held(self, id: str, slice: str = "") -> np.ndarray | None:
-        if id in self.update:
-            return to_numpy(take_slice(self.update[id], self.params[id.rpartition(".")[0]], slice))
-        return super().held(id, slice)
-
-    def update_of(self, parameter: str) -> list[str]:
-        """Return the ids of what there is of the last update of a parameter, its value after it first; none before."""
-        found = [id for id in self.update if id.rpartition(".")[0] == parameter]
-        return [parameter, *found] if found else []
+def update_of(explanation: Explanation, parameter: str) -> list[str]:
+    """Return the ids of what there is of the last update of a parameter, its value after it first; none before."""
+    found = [id for id in explanation.update if id.rpartition(".")[0] == parameter]
+    return [parameter, *found] if found else []
 
 
 def _autograd_check(backward: Mapping[str, Step], learner: Learner) -> Check:
@@ -449,8 +438,8 @@ def known_answers(subject: Subject) -> list[tuple[str, str]]:
 def why_no_learning(task: Task, streams: Sequence[Stream]) -> str | None:
     """Return why no answer to a text can be learned, as a sentence; None where one can."""
     count = max(map(len, streams))
-    if count > MAX_FULL_TOKENS:
-        return f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {count}"
+    if count > MAX_EDITED_TOKENS:
+        return f"learning takes up to {MAX_EDITED_TOKENS} tokens, and this text has {count}"
     return NO_ANSWER if task.explain_as == "text_embedder" else None
 
 
@@ -467,7 +456,7 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         raise UsageError("a model learns without edits only", "remove the edits, or the answer to learn")
     started = time.perf_counter()
     with tuned(subject.device):
-        view, labels = looked_at(subject, request)
+        view = looked_at(subject, request)
         without = replace(request, answer=None, learn_steps=0, lr=None, optimizer=None)
         answer = encode_answer(view, without, request.answer)
         if why := why_no_learning(view.task, answer.encoded.streams):
@@ -475,8 +464,9 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         learner = Learner(view, answer, training_settings(subject, request))
 
         def explained(model: View, id: str, steps: int) -> Explanation:
-            own_request, records = replace(request, learn_steps=steps), LearningStore(model.model, learner)
-            return explain_encoded(model, labels, own_request, answer.encoded, records, id, started)
+            own_request, records = replace(request, learn_steps=steps), learning_records(model.model, learner)
+            found = explain_encoded(model, own_request, answer.encoded, records, id, started)
+            return replace(found, update=learner.update)
 
         base = explained(view, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
         loss = float(base.records[LOSS].value)

@@ -3,6 +3,8 @@
 Everything is read from the run folder, and nothing of it is written but `control.json`, where that is allowed. Of a
 log that grows only what came since the last look is read; one that was replaced, as where a run is resumed, is read
 again.
+
+At each snapshot the model answers a few texts: its answer, how probable it finds it, and one attention map.
 """
 
 from __future__ import annotations
@@ -18,18 +20,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias, TypedDict
 
+import numpy as np
 import torch
+from msgspec import Meta
 from torch import nn
 
 from glassformer.config import Config
 from glassformer.data.diagnostics import Finding
-from glassformer.errors import UsageError
-from glassformer.explain.subject import CheckpointInfo, Subject, checkpoint_weights, saved_weights, weights_of
+from glassformer.errors import GlassformerError, UsageError
+from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.one_label import looked_at, of_same_label
+from glassformer.explain.request import TraceRequest
+from glassformer.explain.streams import Stream
+from glassformer.explain.subject import CheckpointInfo, Subject, checkpoint_weights, examples, saved_weights, weights_of
 from glassformer.report.findings import diagnose
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import GO_ON, PAUSE, Control, ControlFile, RunFolder, is_locked
 from glassformer.runs.model_folder import load_weights, step_folders
 from glassformer.runs.records import DataRecord, StepMetrics, read_log_lines
+from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import Task
 from glassformer.tasks.restoring import load_model_folder, restore_begun_task
 from glassformer.utils import safe_read
@@ -131,28 +140,6 @@ COLUMNS = ("step", "seconds", "loss", "lr", "grad_norm")
 """What is drawn of every step."""
 
 
-class ValidationPoint(TypedDict):
-    """Scores of a validation."""
-
-    step: int
-    seconds: float | None
-    scores: dict[str, float]
-    best: bool
-
-
-class UpdatePoint(TypedDict):
-    """What the first and every fiftieth step log."""
-
-    step: int
-    seconds: float | None
-    ratios: dict[str, float]
-    """‖Δw‖ / ‖w‖ of the step, by matrix."""
-    clipped: float | None
-    """Share of the steps since the last point whose gradient was clipped."""
-    wait: float | None
-    """Share of their time spent making batches."""
-
-
 class TrainingNow(TypedDict):
     """A training so far (GET /api/training); of lists of steps those after the requested one."""
 
@@ -173,8 +160,9 @@ class TrainingNow(TypedDict):
         dict[str, list[float | None]], 'Record<"step" | "seconds" | "loss" | "lr" | "grad_norm", number[]>'
     ]
     """Values of the same steps; null: not finite."""
-    validations: list[ValidationPoint]
-    updates: list[UpdatePoint]
+    validations: list[StepMetrics]
+    updates: list[StepMetrics]
+    """The first and every fiftieth step, with the `update_ratios` of each matrix."""
     findings: list[Finding]
     """What `glassformer doctor` says of the log so far."""
     snapshots: list[CheckpointInfo]
@@ -187,16 +175,29 @@ class TrainingNow(TypedDict):
     """Why it may not, a sentence; null: it may, or nothing runs."""
 
 
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """A subject that is read from a run folder."""
+
+    path: Path
+    task: Task
+    model: nn.Module
+    device: torch.device
+
+
 class Training:
-    """The training of one run folder, read again at each question.
+    """The training of one run folder, read again at each question, and the newest model that can be explained.
 
     Args:
         path: the folder, in which nothing need be yet.
         may_write: whether `control.json` may be written.
+        device: where its models compute.
     """
 
-    def __init__(self, path: Path, may_write: bool = False) -> None:
-        self.folder, self.may_write = RunFolder(path), may_write
+    def __init__(self, path: Path, may_write: bool = False, device: torch.device | None = None) -> None:
+        self.path, self.folder, self.may_write = path, RunFolder(path), may_write
+        self.device = device or torch.device("cpu")
+        self._loaded: tuple[str, SavedModel] | None = None
         self.log = GrowingLog(self.folder.metrics)
         self._control = ControlFile(self.folder.control)
         self._config: Config | None = None
@@ -243,8 +244,8 @@ class Training:
                 "metric": metric.name if metric else "loss",
                 "higher_is_better": metric is not None and metric.higher_is_better,
                 "curve": {name: [getattr(row, name) for row in thin] for name in COLUMNS},
-                "validations": [_validation(row) for row in spread([row for row in new if row.valid], MAX_VALIDATIONS)],
-                "updates": [_update(row) for row in spread([r for r in new if r.update_ratios], MAX_UPDATES)],
+                "validations": spread([row for row in new if row.valid], MAX_VALIDATIONS),
+                "updates": spread([row for row in new if row.update_ratios], MAX_UPDATES),
                 "findings": self._diagnose(state),
                 "snapshots": saved_weights(self.folder),
                 "has_model": self.folder.model_folder is not None,
@@ -275,6 +276,44 @@ class Training:
                 "stop": Control(stop=True),
             }
             self._control.write(controls[action])
+
+    def subject(self) -> Subject:
+        """Return the finished model, or else the best weights so far, or else the newest that are saved.
+
+        Raises:
+            UsageError: nothing is saved yet.
+            CheckpointError: what is saved is damaged.
+        """
+        source = self._newest()
+        if source is None:
+            if self._loaded is not None:  # its folder has gone
+                return self._loaded[1]
+            raise UsageError(
+                f"{self.path.name} has no weights yet",
+                "they come with the first snapshot or checkpoint; the screen Training shows what is logged before",
+            )
+        if self._loaded is None or self._loaded[0] != source:
+            self._loaded = source, self._load(source)
+        return self._loaded[1]
+
+    def _newest(self) -> str | None:
+        folder = self.folder
+        if folder.model_folder is not None:
+            return "model"
+        checkpoints, saved = [*step_folders(folder.checkpoints).values()], saved_weights(folder)
+        return checkpoints[-1].name if checkpoints else saved[-1]["name"] if saved else None
+
+    def _load(self, source: str) -> SavedModel:
+        folder = self.folder
+        if source == "model":
+            task, weights = load_model_folder(folder)
+        else:
+            task, checkpoint = restore_begun_task(folder), folder.checkpoints / source
+            best = checkpoint_weights(checkpoint, "best") if checkpoint.is_dir() else {}
+            weights = best or weights_of(folder, source)
+        model = task.build_model()
+        load_weights(model, weights)
+        return SavedModel(self.path, task, model.to(self.device).eval(), self.device)
 
     def _record(self) -> RunRecord:
         rows = self.log.rows
@@ -314,74 +353,119 @@ class Training:
             return False
 
 
-def _validation(row: StepMetrics) -> ValidationPoint:
-    return {"step": row.step, "seconds": row.seconds, "scores": dict(row.valid or {}), "best": row.best}
+MAX_PROBES = 8
+N_DEFAULT = 4
+MAX_PROBE_CHARACTERS = 1000
+MAX_MAP_TOKENS = 48
+"""Longer texts have no map here, which would be too fine to read; the screen Attention has it."""
 
 
-def _update(row: StepMetrics) -> UpdatePoint:
-    ratios = dict(row.update_ratios or {})
-    return {"step": row.step, "seconds": row.seconds, "ratios": ratios, "clipped": row.clipped, "wait": row.wait}
+ProbeText = Annotated[str, Meta(max_length=MAX_PROBE_CHARACTERS)]
 
 
-@dataclass(frozen=True, eq=False)
-class SavedModel:
-    """A subject that is read from a run folder; `source` names what it was read from."""
+class AttentionMap(TypedDict):
+    """The attention weights of one layer, averaged over its heads."""
 
-    path: Path
-    task: Task
-    model: nn.Module
-    device: torch.device
-    source: str
+    step: str
+    """Id of the step."""
+    rows: list[str]
+    """Tokens that attend."""
+    columns: list[str]
+    """Tokens that are attended to."""
+    weights: list[list[float]]
 
 
-class Followed:
-    """A run that is followed: its training, and the newest model that can be explained.
+class ProbeAnswer(TypedDict):
+    """What the model at a snapshot makes of a text."""
 
-    Args:
-        path: the run folder.
-        device: where models compute.
-        may_write: whether the training may be paused and stopped.
+    text: str
+    checkpoint: str
+    headline: str
+    detail: str
+    probability: float | None
+    """Of the answer, that of all its tokens together; null: of a bare encoder, or of masked tokens."""
+    per_token: float | None
+    """Of a continuation the geometric mean of the probabilities of its tokens; null: of any other answer."""
+    map: AttentionMap | None
+    """null: the text is too long to draw."""
+
+
+def probe(subject: Subject, text: str, checkpoint: str) -> ProbeAnswer:
+    """Return the answer of a snapshot to a text; errors as of `explain`.
+
+    The label or word that is looked at is chosen by the subject's own weights, so that it is the same at each snapshot.
     """
+    view = looked_at(subject, TraceRequest(text))
+    explanation = explain(subject, of_same_label(TraceRequest(text, checkpoint=checkpoint), view))
+    probability, per_token = answer_probabilities(explanation)
+    return {
+        "text": text,
+        "checkpoint": checkpoint,
+        **explanation.answer,
+        "probability": probability,
+        "per_token": per_token,
+        "map": attention_map(explanation),
+    }
 
-    def __init__(self, path: Path, device: torch.device, may_write: bool = False) -> None:
-        self.path, self.device = path, device
-        self.training = Training(path, may_write)
-        self._model: SavedModel | None = None
 
-    def subject(self) -> Subject:
-        """Return the finished model, or else the best weights so far, or else the newest that are saved.
+def answer_probabilities(explanation: Explanation) -> tuple[float | None, float | None]:
+    """Return `probability` and `per_token` of a `ProbeAnswer`: the product over all tokens, and its geometric mean."""
+    predictions = explanation.predictions
+    if explanation.is_classifier:
+        return math.exp(predictions[0].top[0].log_prob), None
+    tokens = [predictions[i].actual for i in explanation.generated]
+    logs = [token.log_prob for token in tokens if token is not None]
+    if not logs or explanation.generation.masked is not None:
+        return None, None
+    return math.exp(sum(logs)), math.exp(sum(logs) / len(logs)) if len(explanation.streams) == 1 else None
 
-        Raises:
-            UsageError: nothing is saved yet.
-            CheckpointError: what is saved is damaged.
-        """
-        source = self._newest()
-        if source is None:
-            if self._model is not None:  # its folder has gone
-                return self._model
-            raise UsageError(
-                f"{self.path.name} has no weights yet",
-                "they come with the first snapshot or checkpoint; the screen Training shows what is logged before",
-            )
-        if self._model is None or self._model.source != source:
-            self._model = self._load(source)
-        return self._model
 
-    def _newest(self) -> str | None:
-        folder = RunFolder(self.path)
-        if folder.model_folder is not None:
-            return "model"
-        checkpoints, saved = [*step_folders(folder.checkpoints).values()], saved_weights(folder)
-        return checkpoints[-1].name if checkpoints else saved[-1]["name"] if saved else None
+def attention_map(explanation: Explanation) -> AttentionMap | None:
+    """Return the map of the last layer: of a translation cross-attention, of others self-attention."""
+    maps = [step for step in explanation.records.values() if step.site == "weights"]
+    chosen = [step for step in maps if step.block == "cross"] or maps
+    if not chosen or max(chosen[-1].shape[-2:]) > MAX_MAP_TOKENS:
+        return None
+    weights = explanation.tensor(chosen[-1].id).mean(axis=0)
+    row, column = chosen[-1].axes[-2:]
+    streams = {stream.name: stream for stream in explanation.streams}
+    return {
+        "step": chosen[-1].id,
+        "rows": _pieces(streams.get(row.stream or ""), weights.shape[0]),
+        "columns": _pieces(streams.get(column.stream or ""), weights.shape[1]),
+        "weights": [[round(float(weight), 3) for weight in line] for line in np.nan_to_num(weights)],
+    }
 
-    def _load(self, source: str) -> SavedModel:
-        folder = RunFolder(self.path)
-        if source == "model":
-            task, weights = load_model_folder(folder)
-        else:
-            task, checkpoint = restore_begun_task(folder), folder.checkpoints / source
-            best = checkpoint_weights(checkpoint, "best") if checkpoint.is_dir() else {}
-            weights = best or weights_of(folder, source)
-        model = task.build_model()
-        load_weights(model, weights)
-        return SavedModel(self.path, task, model.to(self.device).eval(), self.device, source)
+
+def default_texts(subject: Subject) -> dict[str, Any]:
+    """Return a few texts, those the run was evaluated on or else of its validation split, and why there are none."""
+    config, is_cut = subject.task.config, subject.task.running_text
+    if texts := examples(subject)[:N_DEFAULT]:
+        return {"texts": [from_border(text) if is_cut else text for text in texts], "missing": None}
+    try:
+        data = load_run_data(subject.path, subject.task.schema, config.data, allow_changed=False)
+    except (GlassformerError, OSError) as error:
+        message = error.message if isinstance(error, GlassformerError) else str(error)
+        return {"texts": [], "missing": f"The texts of this run cannot be read: {message}"}
+    texts = [text for text in map(str, data.valid.text[:200]) if text.strip()]
+    if subject.task.tokenizer.separator:  # half of a pair is none
+        texts = [text for text in texts if len(text) <= MAX_PROBE_CHARACTERS]
+    short = sorted(dict.fromkeys(texts), key=len)[:N_DEFAULT]
+    short = [from_border(text[:MAX_PROBE_CHARACTERS]) if is_cut else text[:MAX_PROBE_CHARACTERS] for text in short]
+    return {"texts": short, "missing": None if short else "The validation split of this run holds no text."}
+
+
+def from_border(text: str) -> str:
+    """Return a text from its second line on, or its second word where that leaves less than half of it.
+
+    Running text is cut into splits at any character, so that its first line and word need not be whole.
+    """
+    for mark in ("\n", " "):
+        rest = text.partition(mark)[2].lstrip()
+        if 2 * len(rest) >= len(text):
+            return rest
+    return text
+
+
+def _pieces(stream: Stream | None, n: int) -> list[str]:
+    return list(stream.pieces[:n]) if stream is not None else [str(i + 1) for i in range(n)]
