@@ -14,10 +14,10 @@ from urllib.parse import urlencode
 
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.learn.learning import LearningStore
+from glassformer.explain.learn.learning import update_of
 from glassformer.explain.page.manifest import Manifest, manifest, run_info
-from glassformer.explain.page.responses import WHOLE
 from glassformer.explain.page.saved_page import SavedPageData, html_json, packed_tensor
+from glassformer.explain.page.security import WHOLE
 
 MAX_BYTES = 150_000
 """Maximum size of a frame, without script and style."""
@@ -34,7 +34,7 @@ def step_frame_html(explanation: Explanation, ids: Sequence[str], assets: str) -
     data = _data(explanation, [kept])
     inputs = {id for node in kept["nodes"] for id in node["inputs"]} & set(explanation.records)
     names = dict.fromkeys([*ids, *sorted(inputs), *kept["params"]])
-    data["tensors"] = {explanation.id: {name: packed_tensor(explanation.records.tensor(name)) for name in names}}
+    data["tensors"] = {explanation.id: {name: packed_tensor(explanation.tensor(name)) for name in names}}
     return _page(data, ", ".join(ids), assets)
 
 
@@ -47,9 +47,9 @@ def learn_frame_html(after: Explanation, parameters: Sequence[str], assets: str)
     traces[1]["params"] = {name: whole["params"][name] for name in parameters}
     data = _data(after, traces)
     for e in explanations:
-        data["tensors"][e.id] = {id: packed_tensor(e.records.tensor(id), exact=True) for id in losses}
-    updates = [id for name in parameters for id in cast(LearningStore, after.records).update_of(name)]
-    data["tensors"][after.id] |= {id: packed_tensor(after.records.tensor(id), exact=True) for id in updates}
+        data["tensors"][e.id] = {id: packed_tensor(e.tensor(id), exact=True) for id in losses}
+    updates = [id for name in parameters for id in update_of(after, name)]
+    data["tensors"][after.id] |= {id: packed_tensor(after.tensor(id), exact=True) for id in updates}
     return _page(data, f"learning {after.request.answer!r}", assets)
 
 

@@ -183,7 +183,7 @@ class Run:
         member = options.pop("member", 0)
         rule, decode = self.task.answer_rule({**options})
         if edits:
-            from glassformer.explain.edits.what_if import predict_edited
+            from glassformer.explain.edits.effects import predict_edited
 
             if rule.calibrated and isinstance(self.model, Ensemble):
                 raise UsageError("the temperature is of the whole ensemble, not of one", "leave out calibrated")

@@ -10,11 +10,12 @@ from tests.helpers.for_each import for_each
 from tests.helpers.matrix import matrix_run
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.attribution.value_function import AttributeRequest
+from glassformer.explain.attribution import AttributeRequest
 from glassformer.explain.edits.findings import read_findings
 from glassformer.explain.edits.grammar import Edit
-from glassformer.explain.explanation import TraceRequest, explain
-from glassformer.explain.page.service import SweepRequest
+from glassformer.explain.explanation import explain
+from glassformer.explain.page.typescript import QUESTIONS
+from glassformer.explain.request import TraceRequest
 
 GOOD = 'name = "n"\ntext = "a b"\nedits = ["logits*1"]\nbefore = "a"\nafter = "b"\nchange = -1.5\n'
 DIGITS = "1" * 8000
@@ -61,8 +62,8 @@ def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, message
         (AttributeRequest, {"erase": {"texts": [1]}}),
         (AttributeRequest, {"erase": {"text": "12"}}),
         (AttributeRequest, {"erase": {"text": [-1]}}),
-        (SweepRequest, {"trace": "t1", "kind": "all"}),
-        (SweepRequest, {"trace": "t" * 41, "kind": "parts"}),
+        (QUESTIONS[0], {"trace": "t1", "kind": "all"}),
+        (QUESTIONS[0], {"trace": "t" * 41, "kind": "parts"}),
     ],
 )
 def test_python_and_the_page_refuse_the_same(kind: Any, data: dict[str, Any]) -> None:

@@ -9,8 +9,9 @@ import pytest
 from tests.browser.app import Open
 from tests.browser.models import MODELS, TEXTS, subject_of
 
-from glassformer.explain.attribution.attribute import AttributeRequest, erase
-from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.attribution import AttributeRequest, erase
+from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.request import TraceRequest
 
 CLASSIFIER, TRANSLATOR = "classify, pre-norm", "translate, pre-norm"
 

@@ -98,7 +98,7 @@ def test_every_screen_counts_as_the_others(app: Open, name: str) -> None:
     e = explain(run, TEXTS[task])
     sizes = dict.fromkeys(("token", "row", "position", "query", "key"), max(map(len, e.streams)))
     sizes |= {"layer": LAYERS, "head": HEADS, "word": max(len(stream.word_texts) for stream in e.streams)}
-    sizes["feature"] = max(step.shape[-1] for step in e.records.steps.values() if step.shape)
+    sizes["feature"] = max(step.shape[-1] for step in e.records.values() if step.shape)
     page, mentions, wrong, n_named = app(run, text=TEXTS[task]), defaultdict[str, set[int]](set), [], 0
     for screen, params in visits(task, e):
         page.go(screen, text=TEXTS[task], **params)

@@ -16,7 +16,7 @@ from tests.explain.test_report import Page as SavedPage
 
 from glassformer.explain.explanation import explain
 from glassformer.explain.page import service
-from glassformer.explain.page.responses import WHOLE, asset
+from glassformer.explain.page.security import WHOLE, asset
 from glassformer.explain.request import TraceRequest
 
 CLASSIFIER = "classify, pre-norm"

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-import torch
 from playwright.sync_api import BrowserContext, Page
 from tests.browser.app import Watch
 from tests.helpers.forking import Command
@@ -20,7 +19,7 @@ from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
 from glassformer.api import Run, train
 from glassformer.explain.page.saved_page import replay_html
 from glassformer.explain.page.server import PageServer
-from glassformer.explain.watch.training import Followed, Training
+from glassformer.explain.watch import Training
 from glassformer.runs.folder import RunFolder
 
 Contexts = Callable[..., BrowserContext]
@@ -48,7 +47,7 @@ def show(context: Contexts) -> Iterator[Show]:
 
         def open_page(what: Path | str, **options: object) -> Page:
             if isinstance(what, Path):
-                what = stack.enter_context(PageServer(Followed(what, torch.device("cpu")), port=0)).address
+                what = stack.enter_context(PageServer(Training(what), port=0)).address
             page = context(**options).new_page()
             stack.callback(page.close)
             page.goto(what)

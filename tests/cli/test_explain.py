@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from tests.helpers.tiny_runs import Runs
 
-from glassformer.explain.record_store import RecordStore
-
 
 def test_json_is_one_object_with_both_parts(cli: Callable, runs: Runs) -> None:
     message = cli("explain", runs.classify, "a good film", "--json")
@@ -181,7 +179,7 @@ def test_the_page_shows_what_the_command_has_traced(cli: Callable, runs: Runs, m
     monkeypatch.setattr(server, "build_app", lambda service, *of: [services.append(service), app(service, *of)][1])
     assert cli("explain", runs.classify, "a good film", "--compare", "a bad film", "--no-browser").code == 0
     (service,) = services
-    monkeypatch.setattr(RecordStore, "__init__", None)
+    monkeypatch.setattr("glassformer.explain.explanation.record", None)
     shown = [service.trace(request) for request in service.run()["start"]]
     assert [one["request"]["text"] for one in shown] == ["a good film", "a bad film"]
     assert service.trace({"text": "a good film"})["id"] == shown[0]["id"]

@@ -15,11 +15,20 @@ from tests.helpers.for_each import for_each
 from tests.helpers.inference import infer, untrained
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution import methods as integrated_gradients_module
-from glassformer.explain.attribution.attribute import attribute, erase, erase_each
-from glassformer.explain.attribution.methods import faithfulness, integrated_gradients, mean_drops, random_mean_drops
-from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
-from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain import attribution as integrated_gradients_module
+from glassformer.explain.attribution import (
+    AttributeRequest,
+    attribute,
+    erase,
+    erase_each,
+    faithfulness,
+    integrated_gradients,
+    make_value_function,
+    mean_drops,
+    random_mean_drops,
+)
+from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.request import TraceRequest
 
 TASKS = ["classify", "translate", "lm"]
 BOTH_SIDES = ("classify", "pretrain")
@@ -88,7 +97,7 @@ def test_erase_each_equals_erase_of_each(name: str, monkeypatch: pytest.MonkeyPa
     e = example(name)
     stream = e.streams[0]
     words = [{stream.name: [i]} for i, word in enumerate(stream.words) if word >= 0][:3]
-    monkeypatch.setattr("glassformer.explain.attribution.value_function.BATCH_TOKENS", 2 * len(stream))
+    monkeypatch.setattr("glassformer.explain.attribution.BATCH_TOKENS", 2 * len(stream))
     together = erase_each(e, AttributeRequest(prediction=last(e)), words)
     assert len({result.value for result in together}) == len(words) == 3
     for result, positions in zip(together, words, strict=True):
@@ -211,7 +220,7 @@ def test_erase_returns_the_prediction_without_the_words() -> None:
     assert abs(result.value - result.original) > 1e-3
     top, actual = result.prediction.top, result.prediction.actual
     assert actual is not None and actual.log_prob == pytest.approx(result.value, abs=1e-5)
-    assert actual.rank == next(k for k, c in enumerate(top) if c.id == actual.id)
+    assert result.prediction.rank == next(k for k, c in enumerate(top) if c.id == actual.id)
     assert all(c.log_prob == pytest.approx(c.logit - result.prediction.logsumexp, abs=1e-5) for c in top)
     assert sum(np.exp(c.log_prob) for c in top) == pytest.approx(1.0, abs=1e-4)  # the vocabulary is smaller
     e = example("lm")

@@ -17,11 +17,11 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.capture.sites import SITES
-from glassformer.explain.capture.tape import Step
+from glassformer.explain.capture.sites import SITES, Step
+from glassformer.explain.capture.slices import get_parameter
+from glassformer.explain.inputs import rows_of
 from glassformer.explain.learn.backward import GRADIENT, backward_pass, loss_steps
-from glassformer.explain.predictions import rows_of
-from glassformer.explain.record_store import RecordStore, get_parameter
+from glassformer.explain.trace import record
 from glassformer.models.decoder_models import LanguageModel, Translator
 from glassformer.models.encoder_models import MaskedLanguageModel, TextClassifier
 from glassformer.nn.cross_entropy import IGNORE_INDEX
@@ -104,8 +104,7 @@ def _cases() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _backward(model: nn.Module, inputs: dict[str, Any], labels: list[int | None]) -> dict[str, Step]:
-    streams = [range(x.shape[1]) for x in inputs.values() if isinstance(x, Tensor)]
-    records = RecordStore(model, inputs, streams)
+    records = record(model, inputs)
     steps = {id: records[id] for id in records}
     steps |= loss_steps(steps["logits"], labels, SMOOTHING)
     return steps | backward_pass(steps, lambda name: get_parameter(model, name).detach(), records.params)
@@ -162,7 +161,7 @@ def test_the_forward_steps_stay_as_they_are() -> None:
     model, inputs, labels = FAMILIES["translator"](BASE)
     model = _random(model)
     weights = copy.deepcopy(model.state_dict())
-    plain = RecordStore(model, inputs, [range(L)])
+    plain = record(model, inputs)
     backward = _backward(model, inputs, labels)
     for id in plain:
         assert torch.equal(plain[id].value, backward[id].value), id

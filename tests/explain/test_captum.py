@@ -10,8 +10,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.inference import infer, untrained
 from torch import Tensor
 
-from glassformer.explain.attribution.methods import integrated_gradients
-from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
+from glassformer.explain.attribution import AttributeRequest, integrated_gradients, make_value_function
 
 pytestmark = pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWarning")
 

@@ -12,7 +12,7 @@ from tests.helpers.small import config_of, data_of
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode.incremental import TranslationDecoder
 from glassformer.decode.search import beam_search
-from glassformer.explain.predictions import SearchRecorder, translate
+from glassformer.explain.inputs import SearchRecorder, translate
 from glassformer.models import Translator
 from glassformer.tasks import TASKS
 

@@ -21,7 +21,8 @@ from glassformer.explain.edits.findings import (
     read_findings,
     write_findings,
 )
-from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.explanation import explain
+from glassformer.explain.request import TraceRequest
 
 REQUESTED: dict[str, dict[str, Any]] = {
     "multilabel": {"label": "good"},

@@ -21,19 +21,27 @@ from filelock import FileLock
 from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
 from tests.helpers.serving import Client
-from tests.helpers.small import CPU, small
+from tests.helpers.small import small
 from tests.helpers.small_runs import SMALL, write_table
 
 from glassformer.api import Run, train
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.explain import watch as module
 from glassformer.explain.page.saved_page import replay_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
-from glassformer.explain.watch import training as module
-from glassformer.explain.watch.log import GrowingLog, spread, thinned
-from glassformer.explain.watch.probes import MAX_MAP_TOKENS, ProbeRequest, default_texts, from_border, probe
-from glassformer.explain.watch.training import Action, Followed, Training
+from glassformer.explain.watch import (
+    MAX_MAP_TOKENS,
+    Action,
+    GrowingLog,
+    Training,
+    default_texts,
+    from_border,
+    probe,
+    spread,
+    thinned,
+)
 from glassformer.report.findings import Checkup
 from glassformer.runs.folder import GO_ON, LOCK, PAUSE, Control, ControlFile, RunFolder, is_locked, lock_folder
 from glassformer.runs.model_folder import save_snapshot
@@ -126,8 +134,8 @@ def test_a_finished_run_is_shown_whole(finished: Run) -> None:
     logged = [json.loads(text) for text in (finished.path / "metrics.jsonl").read_text("utf-8").splitlines()]
     assert now["curve"]["loss"] == [row["loss"] for row in logged]
     assert [point["step"] for point in now["updates"]] == [1, 50]
-    assert now["updates"][1]["ratios"] == logged[49]["update_ratios"]
-    assert [point["scores"] for point in now["validations"]] == [row["valid"] for row in logged if "valid" in row]
+    assert now["updates"][1].update_ratios == logged[49]["update_ratios"]
+    assert [point.valid for point in now["validations"]] == [row["valid"] for row in logged if "valid" in row]
     assert [each["step"] for each in now["snapshots"]][:3] == [0, 16, 32]
     assert now["has_model"] and not now["control"] and now["refused"] is None
     assert any(finding.place == "few validation examples" for finding in now["findings"])
@@ -228,7 +236,7 @@ def test_a_diagnosis_is_not_made_at_each_look(begun: Path, monkeypatch: pytest.M
 
 @contextmanager
 def served(path: Path, may_write: bool = False) -> Iterator[Client]:
-    with PageServer(Followed(path, CPU, may_write), port=0) as server:
+    with PageServer(Training(path, may_write), port=0) as server:
         assert "#/training?" in server.address, "it opens on that screen"
         yield Client(server.port, server.token)
 
@@ -252,11 +260,11 @@ def test_a_run_is_followed_before_its_weights_and_until_its_folder_goes(begun: P
     empty.mkdir()
     assert Training(empty).now()["state"] == "waiting"
     with pytest.raises(UsageError, match="has no weights yet"):
-        Followed(empty, CPU).subject()
+        Training(empty).subject()
 
 
 def test_the_model_is_the_newest_and_stays_when_the_folder_goes(begun: Path, finished: Run) -> None:
-    followed = Followed(begun, CPU)
+    followed = Training(begun)
     first = followed.subject()
     assert first is followed.subject()
     best = dict(finished.model.named_parameters())
@@ -271,7 +279,7 @@ def test_the_model_is_the_newest_and_stays_when_the_folder_goes(begun: Path, fin
 def test_each_snapshot_answers_and_a_long_text_has_no_map(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     text, probabilities = "good word1 and word2", set()
     for name in ("step-00000000", "step-00000032", "model"):
-        answer, explained = probe(finished, ProbeRequest(text, name)), finished.explain(text, checkpoint=name)
+        answer, explained = probe(finished, text, name), finished.explain(text, checkpoint=name)
         assert answer["headline"] == explained.answer["headline"]
         assert f"{100 * (answer['probability'] or 0):.1f}" in answer["detail"]
         shown = answer["map"]
@@ -280,8 +288,8 @@ def test_each_snapshot_answers_and_a_long_text_has_no_map(finished: Run, monkeyp
         assert torch.allclose(torch.tensor(shown["weights"]), torch.tensor(expected), atol=6e-4)
         probabilities.add(answer["probability"])
     assert len(probabilities) == 3 and MAX_MAP_TOKENS > 8
-    monkeypatch.setattr("glassformer.explain.watch.probes.MAX_MAP_TOKENS", 3)
-    assert probe(finished, ProbeRequest(text, "model"))["map"] is None
+    monkeypatch.setattr("glassformer.explain.watch.MAX_MAP_TOKENS", 3)
+    assert probe(finished, text, "model")["map"] is None
 
 
 def test_texts_come_from_the_evaluation_or_the_data_or_are_missed(begun: Path, finished: Run) -> None:
@@ -328,7 +336,7 @@ def test_probes_of_a_language_model_begin_at_a_border(tmp_path: Path) -> None:
 
 
 def test_a_page_that_is_loaded_again_answers_with_the_newer_weights(finished: Run) -> None:
-    followed = Followed(finished.path, finished.device)
+    followed = Training(finished.path)
     service, request = Service(followed), {"text": "a good film"}
     service.run()
     first = service.trace(request)["id"]
@@ -371,10 +379,10 @@ def test_every_task_is_followed_before_its_first_checkpoint(tmp_path: Path, name
     torch.manual_seed(0)
     model = task.build_model().eval()
     save_snapshot(folder.snapshots, 16, {name: p.detach() for name, p in model.named_parameters()})
-    subject = Followed(folder.path, CPU).subject()
+    subject = Training(folder.path).subject()
     assert type(subject.task) is type(task)
     for (_, got), (_, expected) in zip(subject.model.named_parameters(), model.named_parameters(), strict=True):
         assert torch.equal(got, expected)
-    answer = probe(subject, ProbeRequest("a b [MASK] c" if name == "pretrain" else "a b c", "step-00000016"))
+    answer = probe(subject, "a b [MASK] c" if name == "pretrain" else "a b c", "step-00000016")
     assert answer["headline"] and answer["map"] is not None
     assert (answer["probability"] is None) == (name == "pretrain")

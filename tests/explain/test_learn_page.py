@@ -15,7 +15,7 @@ from glassformer import load
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.learn.backward import is_gradient
-from glassformer.explain.learn.learning import LearningStore, training_settings
+from glassformer.explain.learn.learning import training_settings, update_of
 from glassformer.explain.page.manifest import manifest, run_info
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.page.server import PageServer
@@ -61,30 +61,27 @@ def test_the_page_of_an_answer_to_learn_opens_on_the_screen_learn() -> None:
 
 @for_each(("optimizer", "kept"), [("adamw", {"exp_avg", "exp_avg_sq"}), ("sgd", set()), ("muon", {"momentum_buffer"})])
 def test_the_last_update_of_a_parameter_can_be_read(optimizer: str, kept: set[str]) -> None:
-    e, first = learned(2, optimizer), learned(1, optimizer).records
-    records = e.records
-    assert isinstance(records, LearningStore)
+    e, first, base = learned(2, optimizer), learned(1, optimizer), learned(2, optimizer).base
+    assert base is not None and e.learning is not None
     parts = {f"{WEIGHT}.{name}{when}" for name in kept for when in ("", "_before")}
-    assert set(records.update_of(WEIGHT)) == {WEIGHT, f"{WEIGHT}.before", f"{WEIGHT}.clipped_grad"} | parts
-    after, before = records.tensor(WEIGHT), records.tensor(f"{WEIGHT}.before", "out:3")
+    assert set(update_of(e, WEIGHT)) == {WEIGHT, f"{WEIGHT}.before", f"{WEIGHT}.clipped_grad"} | parts
+    after, before = e[WEIGHT], e.tensor(f"{WEIGHT}.before", "out:3")
     assert before.shape == after[3].shape and not np.array_equal(before, after[3])
     for name in kept:
-        assert not np.array_equal(records.tensor(f"{WEIGHT}.{name}"), records.tensor(f"{WEIGHT}.{name}_before"))
-        assert not first.tensor(f"{WEIGHT}.{name}_before").any(), "before the first step there is no average"
-        assert np.array_equal(first.tensor(f"{WEIGHT}.{name}"), records.tensor(f"{WEIGHT}.{name}_before"))
-    base = e.base
-    assert base is not None and e.learning is not None
-    assert np.array_equal(first.tensor(f"{WEIGHT}.before"), base.records.tensor(WEIGHT))
+        assert not np.array_equal(e[f"{WEIGHT}.{name}"], e[f"{WEIGHT}.{name}_before"])
+        assert not first[f"{WEIGHT}.{name}_before"].any(), "before the first step there is no average"
+        assert np.array_equal(first[f"{WEIGHT}.{name}"], e[f"{WEIGHT}.{name}_before"])
+    assert np.array_equal(first[f"{WEIGHT}.before"], base[WEIGHT])
     [constants] = [group.constants for group in e.learning.groups if WEIGHT in group.params]
-    before, gradient = (records.tensor(f"{WEIGHT}.{name}") for name in ("before", "clipped_grad"))
+    before, gradient = (e[f"{WEIGHT}.{name}"] for name in ("before", "clipped_grad"))
     if optimizer == "sgd":
         np.testing.assert_allclose(after, before - constants["lr"] * gradient, atol=1e-7)
     if optimizer == "adamw":
-        average = constants["beta1"] * records.tensor(f"{WEIGHT}.exp_avg_before") + (1 - constants["beta1"]) * gradient
-        np.testing.assert_allclose(records.tensor(f"{WEIGHT}.exp_avg"), average, atol=1e-7)
-    assert isinstance(base.records, LearningStore) and base.records.update_of(WEIGHT) == []
+        average = constants["beta1"] * e[f"{WEIGHT}.exp_avg_before"] + (1 - constants["beta1"]) * gradient
+        np.testing.assert_allclose(e[f"{WEIGHT}.exp_avg"], average, atol=1e-7)
+    assert update_of(base, WEIGHT) == []
     with pytest.raises(UsageError):
-        base.records.tensor(f"{WEIGHT}.exp_avg")
+        base.tensor(f"{WEIGHT}.exp_avg")
 
 
 def test_a_step_says_whether_the_answer_was_the_most_probable() -> None:

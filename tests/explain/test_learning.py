@@ -54,7 +54,7 @@ def test_steps_are_those_of_the_training_loop(task: str, optimizer: str) -> None
     run = Run(Path("runs") / task, built, model.eval(), CPU)
     text, answer = TEXTS[task], ANSWERS[task]
     encoded = encode_answer(run, TraceRequest(text), answer)
-    learner = Learner(looked_at(run, TraceRequest(text))[0], encoded, training_settings(run, TraceRequest(text)))
+    learner = Learner(looked_at(run, TraceRequest(text)), encoded, training_settings(run, TraceRequest(text)))
 
     one = Split([text], [answer], "one")
     corpus = built.encode(one, training=True)
@@ -167,7 +167,7 @@ def test_an_ensemble_answers_with_the_member_that_learned(task: str) -> None:
 
 def test_a_loss_that_is_not_finite_ends_the_steps() -> None:
     run, request = matrix_run("classify"), TraceRequest("a b")
-    view = looked_at(run, request)[0]
+    view = looked_at(run, request)
     learner = Learner(view, encode_answer(view, request, "good"), training_settings(run, request))
     with torch.no_grad():
         learner.model.get_parameter("head.weight").fill_(float("nan"))

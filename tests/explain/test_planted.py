@@ -15,8 +15,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.inference import Subject, infer
 from tests.helpers.small import data_of, small
 
-from glassformer.explain.attribution.methods import integrated_gradients, leave_one_out
-from glassformer.explain.attribution.value_function import AttributeRequest, make_value_function
+from glassformer.explain.attribution import AttributeRequest, integrated_gradients, leave_one_out, make_value_function
 from glassformer.explain.explanation import Explanation
 
 N_TEXTS = 50

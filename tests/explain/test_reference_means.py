@@ -14,9 +14,8 @@ from tests.helpers.matrix import stack_of
 from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits import reference
-from glassformer.explain.edits.apply import Edits
-from glassformer.explain.edits.reference import has_mean, reference_means
+from glassformer.explain.edits import apply as reference
+from glassformer.explain.edits.apply import Edits, has_mean, reference_means
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.trace import trace
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.helpers.for_each import for_each
 
-from glassformer.explain.page.responses import MAX_F16, MAX_TENSOR_BYTES, RequestError, pack, tensor_response
+from glassformer.explain.page.security import MAX_F16, MAX_TENSOR_BYTES, RequestError, pack, tensor_response
 
 
 @for_each(

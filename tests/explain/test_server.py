@@ -17,11 +17,11 @@ from tests.explain.test_report import Page
 from tests.helpers.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
 from glassformer.errors import UsageError
-from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.explanation import explain
 from glassformer.explain.page import service
-from glassformer.explain.page.responses import asset
-from glassformer.explain.page.security import TOKEN
+from glassformer.explain.page.security import TOKEN, RequestError, asset
 from glassformer.explain.page.server import PageServer, listen
+from glassformer.explain.request import TraceRequest
 from glassformer.run import Run
 
 Clients = dict[str, tuple[Run, Client]]
@@ -61,7 +61,7 @@ def test_a_run_and_every_tensor_of_a_text_are_what_python_has(clients: Clients, 
     for id, described in [*((node["id"], node) for node in sent["nodes"]), *sent["params"].items()]:
         answer = client.request("GET", f"/api/trace/{sent['id']}/t/{quote(id, safe='')}")
         assert list(values(answer).shape) == [axis["size"] for axis in described["axes"]], id
-        assert answer.headers["x-dtype"] == described.get("dtype", "f32")
+        assert answer.headers["x-dtype"] == described.get("value", "f32")
         np.testing.assert_array_equal(values(answer), reference.tensor(id), err_msg=id)
 
 
@@ -157,11 +157,7 @@ def test_four_traces_are_kept_the_least_used_goes() -> None:
         pass
 
 
-def test_a_layer_that_must_be_computed_keeps_nobody_from_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While words are weighed, a layer of a long text waits for the model; what is held is there at once.
-
-    Tensors of a text that is not kept whole are captured again, and are the same.
-    """
+def test_tensors_are_there_while_the_model_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     gate, begun = threading.Event(), threading.Event()
 
     def slowly(explanation: object, request: object) -> None:
@@ -172,27 +168,26 @@ def test_a_layer_that_must_be_computed_keeps_nobody_from_looking(monkeypatch: py
     monkeypatch.setattr("glassformer.explain.page.service.attribute", slowly)
     run, request = tiny_run("translate", max_len=300), {"text": "abcdefg" * 25, "target": "abc"}
     reference = explain(run, TraceRequest.from_dict(request))
-    assert reference.records.layered
-    with PageServer(run, port=0) as server, ThreadPoolExecutor(3) as pool:
+    with PageServer(run, port=0) as server, ThreadPoolExecutor(2) as pool:
         client = Client(server.port, server.token)
-        long = client.post("/api/trace", request).json()["id"]
-        short = client.post("/api/trace", {"text": "abc"}).json()["id"]
-        weighing = pool.submit(client.post, "/api/attribute", {"trace": short})
+        id = client.post("/api/trace", request).json()["id"]
+        weighing = pool.submit(client.post, "/api/attribute", {"trace": id})
         assert begun.wait(10)
-        layer = pool.submit(client.request, "GET", f"/api/trace/{long}/t/encoder.0.self.weights")
         try:
-            held = [pool.submit(client.request, "GET", f"/api/trace/{id}/t/logits") for id in (short, long)]
-            assert [answer.result(timeout=10).status for answer in held] == [200, 200]
-            assert not layer.done()
+            layer = pool.submit(client.request, "GET", f"/api/trace/{id}/t/encoder.0.self.weights").result(timeout=10)
         finally:
             gate.set()
         assert weighing.result().status == 400
-        np.testing.assert_array_equal(values(layer.result()), reference.tensor("encoder.0.self.weights"))
-        names = [id for id, step in reference.records.steps.items() if step.op == "softmax"]
-        answers = list(pool.map(lambda name: client.request("GET", f"/api/trace/{long}/t/{name}"), names))
-    assert len(names) == 3
-    for name, answer in zip(names, answers, strict=True):
-        np.testing.assert_array_equal(values(answer), reference.tensor(name))
+    np.testing.assert_array_equal(values(layer), reference.tensor("encoder.0.self.weights"))
+
+
+def test_long_texts_leave_no_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MAX_KEPT_TOKENS", 7)
+    kept = service.Service(tiny_run("classify"))
+    first, second = (kept.trace({"text": text})["id"] for text in ("a b good c a", "b bad c"))
+    assert kept.tensor(second, "logits", "").size
+    with pytest.raises(RequestError, match="no trace"):
+        kept.tensor(first, "logits", "")
 
 
 def test_the_page_is_served_to_whoever_has_its_address_and_is_small(client: Client) -> None:

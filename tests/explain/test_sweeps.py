@@ -19,10 +19,11 @@ from tests.helpers.matrix import TEXTS as ALL_TEXTS
 from tests.helpers.matrix import make_cell, matrix_run, second_text, stack_of
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits import measure, states
-from glassformer.explain.edits.measure import base_logits, edited_logits
-from glassformer.explain.edits.what_if import what_if
-from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.edits import effects as measure
+from glassformer.explain.edits import sweeps as states
+from glassformer.explain.edits.effects import base_logits, edited_logits, what_if
+from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.request import TraceRequest
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.runs.folder import RunFolder
@@ -104,7 +105,7 @@ def test_each_row_is_its_edits_alone(case: str, kind: Any) -> None:
     e = of_case(case)
     sweep, before = e.sweep(kind), followed(e)
     assert sweep.unit == ("number" if e.is_number else "nats") and sweep.value == pytest.approx(before, abs=1e-4)
-    heads = {id.removesuffix(".weights"): step.shape for id, step in e.records.steps.items() if step.site == "weights"}
+    heads = {id.removesuffix(".weights"): step.shape for id, step in e.records.items() if step.site == "weights"}
     rows = sweep.rows
     if kind == "keys":
         keys = [(block, h, k) for block, shape in heads.items() for h in range(shape[0]) for k in range(shape[-1])]

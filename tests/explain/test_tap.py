@@ -10,7 +10,8 @@ from tests.helpers.recompute import recompute
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
-from glassformer.explain import Trace, trace
+from glassformer.explain import trace
+from glassformer.explain.trace import Trace
 from glassformer.nn.attention import Tap
 
 

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 import glassformer.nn.attention as attention_module
 from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
-from glassformer.explain import Trace, trace
+from glassformer.explain import trace
+from glassformer.explain.trace import Trace
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.nn.attention import Mask, MultiHeadAttention
 from glassformer.nn.embeddings import TokenEmbedding

@@ -16,9 +16,10 @@ from tests.helpers.matrix import TEXTS, matrix_run, with_temperature
 from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
-from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.page.saved_page import saved_page_html
-from glassformer.explain.watch.probes import ProbeRequest, probe
+from glassformer.explain.request import TraceRequest
+from glassformer.explain.watch import probe
 from glassformer.run import Run
 
 OTHER = {"multilabel": "good", "tag": "4"}
@@ -44,7 +45,7 @@ def test_a_label_that_is_answered_below_one_half_says_so(threshold: float, note:
 def test_snapshots_and_initial_weights_answer_for_one_label_or_word(task: str, tmp_path: Path) -> None:
     run, text = with_snapshot(task, tmp_path), TEXTS[task]
     e = explain(run, TraceRequest(text))
-    answers = [probe(run, ProbeRequest(text, name)) for name in ("model", "step-00000016")]
+    answers = [probe(run, text, name) for name in ("model", "step-00000016")]
     named = explain(run, TraceRequest(text, checkpoint="step-00000016", label=shown(e)))
     assert [answer["headline"] for answer in answers] == [e.answer["headline"], named.answer["headline"]]
     e = explain(run, TraceRequest(text, label=OTHER[task]))
@@ -73,7 +74,7 @@ def test_a_saved_page_has_the_head_of_each_label() -> None:
 
 @each_task
 def test_means_are_of_the_whole_model(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.explain.edits.reference.load_run_data", lambda *_, **__: data_of(task))
+    monkeypatch.setattr("glassformer.explain.edits.apply.load_run_data", lambda *_, **__: data_of(task))
     e = explain(matrix_run(task), TraceRequest(TEXTS[task]))
     assert e.what_if("encoder.0.self.context[head:0]=mean").unchanged == []
     with pytest.raises(UsageError, match="no reference text reaches this step"):

@@ -20,10 +20,11 @@ from tests.helpers.small import CPU, config_of, data_of
 from glassformer.cli.flags import run_folder
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.errors import UsageError
-from glassformer.explain.edits.states import sweep_states
-from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.edits.sweeps import sweep_states
+from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.one_label import of_same_label
 from glassformer.explain.page.service import Service
+from glassformer.explain.request import TraceRequest
 from glassformer.interop.exported import ExportedModel, load_exported
 from glassformer.interop.transfer import export
 from glassformer.models.ensemble import members_of
@@ -229,6 +230,8 @@ EXPLANATION: dict[str, Call] = {
     "plot": lambda c: c.e.plot,
     "check_has_answer": lambda c: c.e.check_has_answer(),
     "run": lambda c: c.e.run,
+    "labels": lambda c: c.e.labels,
+    "random_drops": lambda c: c.e.random_drops,
     "precision": lambda c: c.e.precision,
     "is_classifier": lambda c: c.e.is_classifier,
     "is_number": lambda c: c.e.is_number,
@@ -247,7 +250,6 @@ SERVICE: dict[str, Call] = {
     "trace:answer": lambda c: c.service.trace({**c.e.request.to_json(), "answer": ANSWERS[c.task]}),
     "trace:edits": lambda c: c.service.trace(request_of(c.task, c.case, ("logits*2",)).to_json()),
     "decode": lambda c: c.service.decode(c.e.request.to_json()),
-    "held": lambda c: c.service.held(c.trace, some_tensor(c.e), "head:0"),
     "tensor": lambda c: c.service.tensor(c.trace, some_tensor(c.e), "head:0"),
     "attribute": lambda c: c.service.attribute(c.body(method="erase")),
     "attribute:integrated_gradients": lambda c: c.service.attribute(c.body(method="integrated_gradients")),
@@ -288,7 +290,6 @@ REFUSALS: list[tuple[str, Callable[[Cell], bool], str]] = [
     ("trace:answer", lambda c: c.edited, "learns without edits only"),
     ("trace:answer", lambda c: c.case == "long", "learning takes up to 128 tokens"),
     ("learn", lambda c: c.case == "long", "learning takes up to 128 tokens"),
-    ("trace", lambda c: c.case == "long", "too long for one trace"),
     *((f"{name}", lambda c: c.case == "long", "at most 128 tokens") for name in ("what_if", "trace:edits")),
     *(
         (f"sweep:{name}", lambda c: c.case == "long", "at most 128 tokens")

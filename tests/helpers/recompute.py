@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from glassformer.explain import Step, Trace
+from glassformer.explain.capture.sites import Step
 from glassformer.explain.explanation import Explanation
+from glassformer.explain.trace import Trace
 from glassformer.nn.operations import OPERATIONS, named, row_name, run
 
 

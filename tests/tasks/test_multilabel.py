@@ -22,7 +22,8 @@ from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, DivergedError, UsageError
 from glassformer.evaluate import scores as scoring
 from glassformer.evaluate.scoring import paired
-from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.explanation import explain
+from glassformer.explain.request import TraceRequest
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.tasks import restoring

@@ -26,7 +26,7 @@ from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import Known, class_baselines
 from glassformer.explain.learn.learning import known_answers
 from glassformer.explain.page.service import Service
-from glassformer.explain.watch.probes import default_texts
+from glassformer.explain.watch import default_texts
 from glassformer.interop import transfer
 from glassformer.run import Run
 from glassformer.tasks.encoder import Classify
@@ -368,7 +368,7 @@ def test_learning_a_pair_shows_what_other_pairs_lose(run: Run, trained: Path) ->
 
 
 def test_probes_of_pairs_are_never_half_a_pair(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.explain.watch.probes.examples", lambda subject: [])
+    monkeypatch.setattr("glassformer.explain.watch.examples", lambda subject: [])
     assert all(SEPARATOR in text for text in default_texts(run)["texts"])
-    monkeypatch.setattr("glassformer.explain.watch.probes.MAX_PROBE_CHARACTERS", 5)
+    monkeypatch.setattr("glassformer.explain.watch.MAX_PROBE_CHARACTERS", 5)
     assert default_texts(run)["texts"] == []

@@ -25,7 +25,8 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.baselines import Known, number_baselines
 from glassformer.evaluate.scores import number_scores
 from glassformer.evaluate.scoring import paired
-from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.explanation import explain
+from glassformer.explain.request import TraceRequest
 from glassformer.models.ensemble import Ensemble, mean_logits, members_of
 from glassformer.run import Run
 from glassformer.tasks.encoder import Regress

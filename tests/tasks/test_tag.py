@@ -22,7 +22,8 @@ from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.evaluate.scores import tag_counts
 from glassformer.evaluate.scoring import f1
-from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.explanation import explain
+from glassformer.explain.request import TraceRequest
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.run import Run
 from glassformer.tasks.encoder import Tag, places_and_tags

@@ -155,37 +155,43 @@ export interface Labels {
   each: { name: string; probability: number; threshold: number | null; word: string | null }[];
 }
 
-/** A step of the forward pass, without its values. */
+/** A step of a forward pass; as JSON without its numbers. */
 export interface TraceNode {
   /** "encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/trace.py. */
   id: string;
-  /** What kind of step it is, a key of `SITES`: "weights", "residual:pre". */
+  /** What kind of step it is, a key of `SITES`: "weights", "residual:pre"; of the loss or a gradient its operation. */
   site: string;
-  /** Whether the forward pass uses its numbers, so that an edit of them changes what follows. */
-  editable: boolean;
+  /** The operation, a key of `OPERATIONS`. */
   op: string;
+  /** Ids of the steps it was computed from, in the order of the operation's arguments. */
   inputs: string[];
-  /** Parameter id by role ("weight", "bias"). */
+  /** Names of parameters or buffers by role ("weight", "bias"). */
   params: Record<string, string>;
+  /** The operation's constants, such as a factor or an epsilon. */
   attrs: Record<string, number | string | boolean | (number | null)[]>;
+  /** Those of `value`. */
   axes: Axis[];
-  dtype: "f32" | "i32" | "u8";
-  /** Minimum of the finite values; null for an empty tensor. */
-  min: number | null;
-  max: number | null;
+  /** The tensor, detached, without a batch axis of size 1, on "meta" if the numbers are not kept; as JSON its type. */
+  value: "f32" | "i32" | "u8";
+  /** The line that computes it; None where the source is not available. */
   source: SourceLine | null;
   /** source, target, text: the embedding of that stream. */
   stack: StreamName | "encoder" | "decoder" | "head";
   /** Counted from 0. */
   layer: number | null;
   block: "self" | "cross" | "ff" | null;
+  /** Whether the forward pass uses its numbers, so that an edit of them changes what follows; no mask. */
+  editable: boolean;
+  /** Minimum of the finite values, of a step without its numbers; null where there is none. */
+  min: number | null;
+  max: number | null;
 }
 
 /** One axis of a tensor; `stream` names the tokens along it. */
 export interface Axis {
   name: AxisName;
   size: number;
-  stream?: StreamName;
+  stream: StreamName | null;
 }
 
 /** The source line of this package that computes a record. */
@@ -208,7 +214,9 @@ export interface Prediction {
   /** At most 50, best first; all classes, for a classifier. */
   top: Candidate[];
   /** The token that actually follows. */
-  actual: Candidate & { rank: number } | null;
+  actual: Candidate | null;
+  /** Number of tokens with a larger logit than it. */
+  rank: number | null;
 }
 
 /** A class or token with its logit and log-probability (nats). */
@@ -406,9 +414,8 @@ export interface RunInfo {
   examples: string[];
   /** Oldest first, "model" last. */
   checkpoints: { name: string; step: number | null }[];
-  defaults: DecodeSettings;
-  /** Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text. */
-  limits: Record<"full" | "layered" | "max_traces" | "max_text_bytes", number>;
+  /** Maximum traces kept, and bytes of a text. */
+  limits: Record<"max_traces" | "max_text_bytes", number>;
   learn: LearnDefaults;
   /** The table of operations and gradients, by which the page computes a step again and writes its formula. */
   operations: Record<string, Row>;
@@ -511,18 +518,6 @@ export interface Erased {
   original: number;
 }
 
-/** What to edit in turn. */
-export interface SweepRequest {
-  /** Id of the trace; for "checkpoints" of one with edits. */
-  trace: string;
-  /** As of `Explanation.sweep`. */
-  kind: "parts" | "keys" | "layers" | "contributions" | "states" | "checkpoints";
-  /** Id of the second trace, for "states". */
-  other?: string;
-  /** Index of the prediction, for "contributions"; default: the first generated token. */
-  prediction?: number;
-}
-
 /** The same kind of edit all over a model, or the parts of a sum. */
 export interface Sweep {
   /** In order of computation; checkpoints in that of training. */
@@ -619,8 +614,9 @@ export interface TrainingNow {
   higher_is_better: boolean;
   /** Values of the same steps; null: not finite. */
   curve: Record<"step" | "seconds" | "loss" | "lr" | "grad_norm", number[]>;
-  validations: ValidationPoint[];
-  updates: UpdatePoint[];
+  validations: StepMetrics[];
+  /** The first and every fiftieth step, with the `update_ratios` of each matrix. */
+  updates: StepMetrics[];
   /** What `glassformer doctor` says of the log so far. */
   findings: {
     matter: string;
@@ -640,24 +636,20 @@ export interface TrainingNow {
   refused: string | null;
 }
 
-/** Scores of a validation. */
-export interface ValidationPoint {
+/** Metrics of an optimizer step and of the validation after it, if any; its line in `metrics.jsonl`. Attributes: loss: nats per label. lr, grad_norm (before clipping), tokens_per_s. padding: share of the batch. seconds: of training since the run began, those before a resume included. threads: of the CPU; fewer while other programs use it. valid: validation scores by name. update_ratios: ‖Δw‖ / ‖w‖ of this step by the name of each trained matrix; in the first and every fiftieth step. clipped: share of the steps since the last with ratios whose gradient was clipped. wait: share of this step's time that the main process spent making batches. best: the validation is the best so far, so that its weights are kept; logged where it is. paused: training pauses after this step, as `control.json` asks; logged where it does. progress: share of the budget that is used, and the seconds left; these two are not logged. */
+export interface StepMetrics {
   step: number;
-  seconds: number | null;
-  scores: Record<string, number>;
-  best: boolean;
-}
-
-/** What the first and every fiftieth step log. */
-export interface UpdatePoint {
-  step: number;
-  seconds: number | null;
-  /** ‖Δw‖ / ‖w‖ of the step, by matrix. */
-  ratios: Record<string, number>;
-  /** Share of the steps since the last point whose gradient was clipped. */
+  loss: number;
+  lr: number;
+  grad_norm: number;
+  padding: number;
+  seconds: number;
+  update_ratios: Record<string, number> | null;
   clipped: number | null;
-  /** Share of their time spent making batches. */
   wait: number | null;
+  valid: Record<string, number> | null;
+  best: boolean;
+  paused: boolean;
 }
 
 /** What the model at a snapshot makes of a text. */
@@ -674,35 +666,23 @@ export interface ProbeAnswer {
   map: { step: string; rows: string[]; columns: string[]; weights: number[][] } | null;
 }
 
-/** A saved page as a file to download. */
-export interface SavedPageFile {
-  /** The HTML of the file. */
-  page: string;
-  /** What the file lacks, a sentence each. */
-  dropped: string[];
+/** Return `Explanation.sweep`; `trace` and `other` are ids of traces. */
+export interface SweepRequest {
+  trace: string;
+  kind: "parts" | "keys" | "layers" | "contributions" | "states" | "checkpoints";
+  other?: string;
+  prediction?: number;
 }
 
-/** What the training is asked for. */
+/** Ask the training for something, and return nothing. */
 export interface ControlRequest {
   action: "pause" | "step" | "go_on" | "stop";
 }
 
-/** A text, and the snapshot that answers. */
+/** Return the answer of a snapshot to a text; nothing is kept. */
 export interface ProbeRequest {
   text: string;
   checkpoint: string;
-}
-
-/** Texts of the run that the page begins with (GET /api/probes). */
-export interface ProbeTexts {
-  texts: string[];
-  /** Why there are none, a sentence; null: there are. */
-  missing: string | null;
-}
-
-/** The body of every error response. */
-export interface ApiError {
-  error: { kind: string; message: string; hint: string };
 }
 
 export type FieldKind = "text" | "number" | "flag" | "numbers" | "words";

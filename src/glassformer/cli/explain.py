@@ -176,7 +176,7 @@ def facts(explanations: Sequence[Any]) -> dict[str, Any]:
 
     Of a bare encoder, which has no answer to attribute, the attribution is null.
     """
-    from glassformer.explain.attribution.attribute import attribute
+    from glassformer.explain.attribution import attribute
 
     first, *others = explanations
     weighed = asdict(attribute(first)) if first.predictions or first.is_number else None
@@ -202,7 +202,7 @@ class Edit(Look):
     """For =mean: average over the validation texts even if they have changed since training."""
 
     def run(self) -> Iterator[Result]:
-        from glassformer.explain.edits.what_if import with_edits
+        from glassformer.explain.edits.effects import with_edits
 
         suffix, (text, *edits) = check_suffix(self.out, PAGES, FIGURES, FINDINGS), self.words[1:]
         if suffix in FINDINGS and {"checkpoint", "member", "target", "label"} & self.given.keys():
@@ -409,18 +409,18 @@ class Watch(Served):
             raise UsageError(message, f"look inside: {glassformer_command('explain', path)}")
         check_suffix(self.out, PAGES)
         from glassformer.explain.page.saved_page import replay_html
-        from glassformer.explain.watch.training import Followed
+        from glassformer.explain.watch import Training
         from glassformer.utils.device import choose_device
 
         device = "cpu" if self.device == "auto" and is_locked(path) else self.device
-        followed = Followed(path, choose_device(device), may_write=self.control)
+        training = Training(path, may_write=self.control, device=choose_device(device))
         if self.out is not None:
-            write_page(self.out, *replay_html(followed.subject(), followed.training))
+            write_page(self.out, *replay_html(training.subject(), training))
             yield {"out": self.out}, ()
             return
         if not RunFolder(path).metrics.exists():
             logger.info(f"{path} has no log yet: the page waits for it")
-        self.serve(followed)
+        self.serve(training)
 
 
 @contextmanager

@@ -5,8 +5,7 @@
 Ids of steps (`decoder.1.cross.weights`), edits, flags, figures and the page count layers, heads and tokens from 0.
 """
 
-from glassformer.explain.capture.sites import SourceLine
-from glassformer.explain.capture.tape import Axis, Check, Step
+from glassformer.explain.capture.sites import Axis, Check, SourceLine, Step
 from glassformer.explain.trace import Trace, trace
 
 __all__ = ["Axis", "Check", "SourceLine", "Step", "Trace", "trace"]

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -24,25 +25,27 @@ from glassformer.config.recipes import check_type
 from glassformer.decode.search import Hypothesis, length_penalties
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
-from glassformer.explain.capture.tape import Check
-from glassformer.explain.inputs import EncodedText, GenerationInfo, answer_without_decoding, encode
-from glassformer.explain.one_label import Labels, looked_at
-from glassformer.explain.predictions import (
+from glassformer.explain.capture.sites import Check
+from glassformer.explain.capture.slices import axis_names, take_slice, to_numpy
+from glassformer.explain.inputs import (
     Answer,
     DecodeLog,
+    EncodedText,
     EnsembleMember,
     LoggedHypothesis,
     Prediction,
+    answer_without_decoding,
+    encode,
     output_of,
     rows_of,
     text_answer,
     top_predictions,
 )
-from glassformer.explain.record_store import RecordStore
-from glassformer.explain.request import MAX_FULL_TOKENS, TraceRequest
+from glassformer.explain.one_label import looked_at
+from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream
-from glassformer.explain.subject import MODEL, Subject, View
-from glassformer.explain.trace import Trace
+from glassformer.explain.subject import MODEL, Labels, Subject, View
+from glassformer.explain.trace import Trace, record
 from glassformer.models.ensemble import members_of
 from glassformer.text.answers import KINDS
 from glassformer.utils.atomic_io import atomic_write_text
@@ -50,11 +53,9 @@ from glassformer.utils.device import tuned
 from glassformer.utils.formatting import shortened
 
 if TYPE_CHECKING:
-    from glassformer.explain.attribution.attribute import Attribution
-    from glassformer.explain.edits.measure import Sweep
-    from glassformer.explain.edits.states import StatesSweep
-    from glassformer.explain.edits.sweeps import SweepKind
-    from glassformer.explain.edits.what_if import WhatIf
+    from glassformer.explain.attribution import Attribution
+    from glassformer.explain.edits.effects import Sweep, WhatIf
+    from glassformer.explain.edits.sweeps import StatesSweep, SweepKind
     from glassformer.explain.figures import ExplanationPlots
     from glassformer.explain.learn.learning import LearningFacts
     from glassformer.explain.page.manifest import Manifest
@@ -67,60 +68,54 @@ PRECISION = "fp32"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Explanation:
-    """The explanation of one text.
+class Explanation(EncodedText):
+    """The explanation of one text, with the fields of `EncodedText`.
 
     Attributes:
         subject: what is explained of a run: its weights, one member of an ensemble, one label or word, and their task.
         request: the request that was answered.
         id: the name of this explanation on the page.
-        model_inputs: the arguments of the model, a batch of one: {"ids"} (and "padding_mask" where there
-            is padding, "ngram_batch" where n-grams are read), or {"src", "tgt_in"} (and "src_padding_mask").
-        streams: the tokens.
         predictions: the prediction at each position; empty for a bare encoder, which predicts nothing, and for a
             regressor, whose answer is a number.
-        generation: where the generated tokens begin.
-        decode: how the target was generated.
         answer: the output in one line, with its probability.
         temperature: of a classifier the one that was fitted on the validation texts, to the weights that are explained;
             None where none was.
-        labels: of a classifier of several labels all of them, and which is looked at; None for any other.
         together: the member of an ensemble that is explained, and the answer of all; None for a single model.
         records: every tensor by id, a mapping like a trace.
         checks: comparisons of two computations that must agree.
-        warnings: what to know about the input, and what is not shown of a long one.
         seconds: the time it took.
         edited: what the edits of the forward pass change; None without edits.
         base: the explanation of the same text without the edits of the request; None without edits.
         other: the explanation of the second text of the request, for =B.
         learning: the loss of the answer to learn, its gradients, and what learning it changes; None without one.
+        update: the last step of the optimizer, as `Learner.update`; empty without one.
     """
 
     subject: View
     request: TraceRequest
     id: str
-    model_inputs: dict[str, Any]
-    streams: list[Stream]
     predictions: list[Prediction]
-    generation: GenerationInfo
-    decode: DecodeLog
     answer: Answer
     together: EnsembleMember | None
-    records: RecordStore
+    records: Trace
     checks: list[Check]
-    warnings: list[str]
     seconds: float
     edited: WhatIf | None = None
     base: Explanation | None = None
     other: Explanation | None = None
     learning: LearningFacts | None = None
-    labels: Labels | None = None
+    update: dict[str, Tensor] = field(default_factory=dict)
     temperature: float | None = None
 
     def __repr__(self) -> str:
         alone = f"{shortened(self.answer['headline'], 80)!r}, {self.answer['detail']}"
         answer = self.together.warning(self.answer) if self.together else alone
         return f"<Explanation of {shortened(self.request.text, 60)!r}: {answer}; {len(self.records)} tensors>"
+
+    @property
+    def labels(self) -> Labels | None:
+        """Return of a model of several labels all of them, and which is looked at, of a tagger the words."""
+        return self.subject.look and self.subject.look.labels
 
     @property
     def run(self) -> Subject:
@@ -166,9 +161,18 @@ class Explanation:
 
     def manifest(self) -> Manifest:
         """Return all that the page needs except tensors, as JSON data; it is cached, so do not change it."""
+        return self._manifest
+
+    @cached_property
+    def _manifest(self) -> Manifest:
         from glassformer.explain.page.manifest import manifest
 
         return manifest(self)
+
+    @cached_property
+    def random_drops(self) -> dict[Any, np.ndarray]:
+        """Return the drops under random rankings of words so far, by what is followed; no method changes them."""
+        return {}
 
     def tensor(self, id: str, slice: str = "") -> np.ndarray:
         """Return the values of a step or parameter as a numpy array, or a slice of them, "head:3;token:0-50".
@@ -177,11 +181,14 @@ class Explanation:
             UsageError: there is no such tensor, or no such slice of it.
         """
         check_type(slice, str, "a slice as text", 'as in: tensor("encoder.1.self.weights", "head:0")')
+        if (id := str(id)) in self.update:
+            axes = self.records.params[id.rpartition(".")[0]]
+            return to_numpy(take_slice(self.update[id], axis_names(axes), slice))
         return self.records.tensor(id, slice)
 
     def __getitem__(self, id: str) -> np.ndarray:
         """Return `tensor` of a step or parameter: `e["encoder.1.self.weights"]`."""
-        return self.records.tensor(id)
+        return self.tensor(id)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the ids of the steps in order of computation: what `e[…]` takes."""
@@ -189,14 +196,8 @@ class Explanation:
 
     @property
     def trace(self) -> Trace:
-        """Return the trace of the forward pass.
-
-        Raises:
-            UsageError: the text is too long to be kept whole; `records` has its tensors one layer at a time.
-        """
-        if self.records.trace is None:
-            raise UsageError("this text is too long for one trace", "use `records` instead")
-        return self.records.trace
+        """Return the trace of the forward pass."""
+        return self.records
 
     def attribute(self, method: str = "erase", **request: Any) -> Attribution:
         """Return the attribution of one prediction to the words; the result says of which, as `prediction`.
@@ -210,7 +211,7 @@ class Explanation:
         Raises:
             UsageError: the explanation has edits; or the prediction, class or token does not exist.
         """
-        from glassformer.explain.attribution.attribute import attribute_fields
+        from glassformer.explain.attribution import attribute_fields
 
         return attribute_fields(self, method=method, **request)
 
@@ -229,7 +230,7 @@ class Explanation:
             UsageError: an edit is malformed, names no step, does not fit it or never acts; or the text has more than
                 128 tokens.
         """
-        from glassformer.explain.edits.what_if import what_if
+        from glassformer.explain.edits.effects import what_if
 
         check_type(other, (Explanation, NoneType), SECOND, SECOND_HINT)
         return what_if(self, edits, other)
@@ -291,7 +292,7 @@ class Explanation:
 
     def keep(self, out: str | Path) -> Path:
         """Write the model that has learned an answer (`run.learn`) as a run without a log, and return its folder."""
-        from glassformer.explain.learn.keep import keep
+        from glassformer.explain.learn.learning import keep
 
         return keep(self, out)
 
@@ -315,7 +316,7 @@ def explain(subject: Subject, request: TraceRequest | str, *, trace_id: str = "t
 
         return explain_learning(subject, request, trace_id)
     if request.edits:
-        from glassformer.explain.edits.what_if import explain_edited
+        from glassformer.explain.edits.effects import explain_edited
 
         return explain_edited(subject, request, trace_id)
     return compute_explanation(subject, request, trace_id)
@@ -325,26 +326,19 @@ def compute_explanation(run: Subject, request: TraceRequest, trace_id: str = "t1
     """Encode and decode a text as `predict` would, record one forward pass, and return all that is known of it."""
     started = time.perf_counter()
     with tuned(run.device):
-        view, labels = looked_at(run, request)
+        view = looked_at(run, request)
         encoded = encode(view, request)
-        records = RecordStore(view.model, encoded.model_inputs, encoded.streams)
-        return explain_encoded(view, labels, request, encoded, records, trace_id, started)
+        records = record(view.model, encoded.model_inputs)
+        return explain_encoded(view, request, encoded, records, trace_id, started)
 
 
 def explain_encoded(
-    view: View,
-    labels: Labels | None,
-    request: TraceRequest,
-    encoded: EncodedText,
-    records: RecordStore,
-    trace_id: str,
-    started: float,
+    view: View, request: TraceRequest, encoded: EncodedText, records: Trace, trace_id: str, started: float
 ) -> Explanation:
     """Return what is known of an encoded text, given the records of its forward pass.
 
     Args:
         view: what is explained.
-        labels: all answers of a model that gives several.
         request: the request.
         encoded: the text.
         records: the records of the pass.
@@ -354,34 +348,25 @@ def explain_encoded(
     logits = rows_of(output_of(records))[: len(encoded.positions)]
     predictions = top_predictions(view.task, logits, encoded.positions, encoded.following)
     decode = _scored(view, encoded) if encoded.decode.kind == "given" else encoded.decode
-    answer, together, warnings = _answer(view, labels, decode, encoded, output_of(records)), None, encoded.warnings
+    answer, together, warnings = _answer(view, decode, encoded, output_of(records)), None, encoded.warnings
     if view.together is not None:
-        all_answer = _answer_together(view.together, labels, request, encoded)
+        all_answer = _answer_together(view.together, request, encoded)
         together = EnsembleMember(len(members_of(view.weights)), view.member, all_answer)
         warnings = [*warnings, together.warning(answer)]
     if getattr(view.run, "precision", "fp32") != "fp32":
         warnings = [*warnings, "`predict` computes in bf16, and everything here is fp32: the third digit may differ"]
-    if records.layered:
-        n = f"{max(map(len, encoded.streams))} tokens, more than {MAX_FULL_TOKENS}"
-        why = f"the text has {n}: opening another layer runs the model again, with the same results"
-        warnings = [*warnings, f"one layer's tensors are held at a time: {why}"]
     # Of an ensemble the temperature is of its mean probabilities; it is of neither other weights nor what has learned.
     fits = view.task.explain_as in KINDS and view.together is None and view.checkpoint == MODEL and not request.answer
     return Explanation(
+        **vars(encoded) | {"decode": decode, "warnings": warnings},
         subject=view,
         request=request,
         id=trace_id,
-        model_inputs=encoded.model_inputs,
-        streams=encoded.streams,
         predictions=predictions,
-        generation=encoded.generation,
-        decode=decode,
         answer=answer,
         together=together,
-        labels=labels,
         records=records,
         checks=records.checks,
-        warnings=warnings,
         seconds=time.perf_counter() - started,
         temperature=view.run.task.decision.temperature if fits else None,
     )
@@ -395,8 +380,8 @@ def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog
         explanation = compute_explanation(subject, request)
         return explanation.decode, explanation.answer, explanation.streams
     with tuned(subject.device):
-        encoded = encode(looked_at(subject, request)[0], request)
-    return encoded.decode, text_answer(encoded.answer, encoded.decode), encoded.streams
+        encoded = encode(looked_at(subject, request), request)
+    return encoded.decode, text_answer(encoded.text, encoded.decode), encoded.streams
 
 
 def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
@@ -413,17 +398,14 @@ def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
     return replace(encoded.decode, hypotheses=[LoggedHypothesis.from_hypothesis(target, subject.task.tokenizer)])
 
 
-def _answer(
-    subject: Subject, labels: Labels | None, decode: DecodeLog, encoded: EncodedText, output: Tensor | None
-) -> Answer:
+def _answer(view: View, decode: DecodeLog, encoded: EncodedText, output: Tensor | None) -> Answer:
     """Return what a model answers, given the log of its decoding or its output for the text."""
     if output is None or decode.hypotheses:
-        return text_answer(encoded.answer, decode)
-    answer = answer_without_decoding(subject, encoded.streams[0].text, encoded.generation.masked, output)
-    return labels.about(answer) if labels else answer
+        return text_answer(encoded.text, decode)
+    return answer_without_decoding(view, encoded.streams[0].text, encoded.generation.masked, output)
 
 
-def _answer_together(all_of: Subject, labels: Labels | None, request: TraceRequest, encoded: EncodedText) -> Answer:
+def _answer_together(all_of: View, request: TraceRequest, encoded: EncodedText) -> Answer:
     """Return the answer of all members of an ensemble."""
     output = None
     match encoded.decode.kind:
@@ -434,4 +416,4 @@ def _answer_together(all_of: Subject, labels: Labels | None, request: TraceReque
             encoded = replace(encoded, decode=_scored(all_of, encoded))
         case _:
             encoded = encode(all_of, request)
-    return _answer(all_of, labels, encoded.decode, encoded, output)
+    return _answer(all_of, encoded.decode, encoded, output)

@@ -18,10 +18,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.attribute import Attribution, attribute_fields
-from glassformer.explain.attribution.value_function import METHODS, Method
-from glassformer.explain.capture.tape import BLOCKED, Step
-from glassformer.explain.edits.measure import measure_of_answer
+from glassformer.explain.attribution import METHODS, Attribution, Method, attribute_fields
+from glassformer.explain.capture.sites import BLOCKED, Step
+from glassformer.explain.edits.effects import measure_of_answer
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.streams import Stream
 from glassformer.utils import plotting

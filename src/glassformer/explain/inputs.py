@@ -2,36 +2,37 @@
 
 All else follows from the data, such as the streams or whether a prediction has a position. A new family is an entry of
 `FAMILIES`.
+
+What a model predicts for a text: the answer in one line, candidates of each step, and how it was decoded.
+
+Of an ensemble one model is explained; the answer of all of them goes with it.
+
+The search is that of `decode/search.py` and sampling that of `decode/sampling.py`, as `predict` uses them, run here for
+one text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, cast
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.config import DecodeConfig
 from glassformer.config.recipes import override
-from glassformer.decode.search import Hypothesis
-from glassformer.errors import UsageError
-from glassformer.explain.predictions import (
-    Answer,
-    DecodeLog,
-    LoggedHypothesis,
-    class_answer,
-    finite,
-    generate,
-    number_answer,
-    rows_of,
-    top_predictions,
-    translate,
-    vector_answer,
-)
-from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
+from glassformer.decode.incremental import ModelDecoder, TranslationDecoder
+from glassformer.decode.jobs import translate_ids
+from glassformer.decode.sampling import sample
+from glassformer.decode.search import Hypothesis, SearchStep, beam_search
+from glassformer.errors import DivergedError, UsageError
+from glassformer.explain.capture.exact_inference import exact_no_grad
+from glassformer.explain.capture.sites import Step
+from glassformer.explain.request import MAX_EDITED_TOKENS, MAX_TOKENS, TraceRequest
 from glassformer.explain.streams import (
     Span,
     Stream,
@@ -41,15 +42,331 @@ from glassformer.explain.streams import (
     decoded_spans,
     make_stream,
 )
-from glassformer.explain.subject import Subject
+from glassformer.explain.subject import Answer, Subject, View
 from glassformer.models import LanguageModel, Translator
 from glassformer.models.ensemble import Ensemble, members_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding
+from glassformer.tasks import Task
 from glassformer.tasks.pretrain import Pretrain
 from glassformer.text import answers as masked_text
-from glassformer.text.long_text import window_start
+from glassformer.text.answers import Decision, number_text, written_number
+from glassformer.text.long_text import length_limit, window_start
 from glassformer.text.tokenizer import MASK, Tokenizer
 from glassformer.text.words import read_running
+from glassformer.utils.formatting import shortened
+
+
+@dataclass(frozen=True)
+class EnsembleMember:
+    """The model of an ensemble that is traced."""
+
+    size: int
+    """Number of models in the ensemble."""
+    member: int
+    """Which of them is traced, counted from 0."""
+    answer: Answer
+    """Answer of all models together; the answer of an explanation is that of this member."""
+
+    def warning(self, own: Answer) -> str:
+        """Return the answer of all models and that of the one that is explained."""
+        all_of = f"{shortened(self.answer['headline'], 80)} ({self.answer['detail']})"
+        one = f"{shortened(own['headline'], 80)} ({own['detail']})"
+        return f"all {self.size} models together answer {all_of}; member {self.member}, shown here, answers {one}"
+
+
+SHOWN = 4
+"""Numbers of a vector in a headline."""
+
+
+def vector_answer(vector: Tensor, before: Tensor | None = None) -> Answer:
+    """Return the answer of a bare encoder: the first numbers of its vector (P,), and its length.
+
+    Of an edited pass in place of the length the cosine with the vector `before` the edits.
+    """
+    numbers = " ".join(f"{x:.4f}" for x in vector[:SHOWN].tolist()).replace("-", "−")
+    detail = f"length {vector.norm().item():.3f}"
+    if before is not None:
+        detail = (
+            f"cosine {nn.functional.cosine_similarity(vector, before, dim=0).item():.4f} with the vector without edits"
+        )
+    more = " …" if len(vector) > SHOWN else ""
+    return {"headline": f"{numbers}{more} ({len(vector)} numbers)", "detail": detail}
+
+
+NUMBER = "number"
+"""What the only output of a regressor is called."""
+
+
+def number_answer(decision: Decision, output: Tensor, before: Tensor | None = None) -> Answer:
+    """Return the answer of a regressor: the number of its output (1,), and how it is computed from that.
+
+    Of an edited pass in place of that the change from the output `before` the edits.
+    """
+    number, (mean, sd) = float(decision.numbers(output.cpu().numpy()).item()), decision.scale
+    detail = f"{number_text(mean)} + {number_text(sd)} × {output.item():.4f}"
+    if before is not None:
+        was = float(decision.numbers(before.cpu().numpy()).item())
+        detail = f"{number - was:+.4g} from {number_text(was)} without edits"
+    return {"headline": written_number(number), "detail": detail.replace("-", "−")}
+
+
+def class_answer(prediction: Prediction) -> Answer:
+    """Return the answer of a classifier: its most probable class."""
+    best = prediction.top[0]
+    p = math.exp(best.log_prob)
+    return {"headline": best.piece, "detail": ">99.9%" if p > 0.999 else f"{100 * p:.1f}%"}
+
+
+def text_answer(text: str, decode: DecodeLog) -> Answer:
+    """Return the answer of a translator or language model: its best text, with the log-probability of that."""
+    best = decode.hypotheses[0]
+    log_prob = f"{best.log_prob:.3g}".replace("-", "−")
+    n = len(best.ids) + best.finished
+    tokens = "1 token" if n == 1 else f"{n} tokens"
+    truncated = "" if best.finished or decode.kind == "given" else ", truncated before its end"
+    return {"headline": text, "detail": f"log-probability {log_prob} over {tokens}{truncated}"}
+
+
+MAX_CANDIDATES = 50
+"""Maximum candidates of a prediction."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A class or token with its logit and log-probability (nats)."""
+
+    id: int
+    piece: str
+    """The class, or the token in readable form."""
+    logit: float
+    log_prob: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction at one position, or for a whole text."""
+
+    position: int | None
+    """null: for the whole text, by a classifier."""
+    logsumexp: float
+    top: list[Candidate]
+    """At most 50, best first; all classes, for a classifier."""
+    actual: Candidate | None
+    """The token that actually follows."""
+    rank: int | None = None
+    """Number of tokens with a larger logit than it."""
+
+
+def top_predictions(
+    task: Task, logits: Float[Tensor, "N C"], positions: Sequence[int | None], following: Sequence[int | None]
+) -> list[Prediction]:
+    """Return the predictions at N positions.
+
+    Args:
+        task: the task, with its classes or tokenizer.
+        logits: the logits at each position.
+        positions: the index of each position in its stream; None for a classifier.
+        following: the token after each position, None where nothing follows.
+    """
+    if not positions:  # of a bare encoder, or a regressor
+        return []
+    values = logits.detach().cpu().numpy()
+    if not np.isfinite(values).all():
+        raise DivergedError(
+            "the model's logits are NaN or infinite, so there is nothing to explain",
+            hint="the model diverged in training: use an earlier checkpoint",
+        )
+    n_top = min(MAX_CANDIDATES, values.shape[1])
+    best = np.argpartition(-values, n_top - 1, axis=1)[:, :n_top]
+    # By logit, then by id: of equal logits a greedy search takes the first.
+    order = np.lexsort((best, -np.take_along_axis(values, best, axis=1)), axis=1)
+    best = np.take_along_axis(best, order, axis=1)
+    wide = values.astype(np.float64)
+    peak = wide.max(axis=1)
+    norms = peak + np.log(np.exp(wide - peak[:, None]).sum(axis=1))
+    texts: dict[int, str] = {}
+
+    def candidate(row: int, i: int) -> Candidate:
+        if i not in texts:
+            texts[i] = readable(task, i)
+        logit = values[row, i]
+        return Candidate(i, texts[i], shortest_float(logit), round(float(logit) - float(norms[row]), 7))
+
+    predictions: list[Prediction] = []
+    for row, (position, token) in enumerate(zip(positions, following, strict=True)):
+        top = [candidate(row, i) for i in best[row].tolist()]
+        actual = None if token is None else candidate(row, token)
+        rank = None if token is None else int((values[row] > values[row, token]).sum())
+        predictions.append(Prediction(position, float(norms[row]), top, actual, rank))
+    return predictions
+
+
+def finite(output: Tensor) -> Tensor:
+    """Return the output of a model; raise DivergedError for NaN or infinity."""
+    if not output.isfinite().all():
+        message = "the model's output is NaN or infinite, so there is nothing to explain"
+        raise DivergedError(message, "the model diverged in training: use an earlier checkpoint")
+    return output
+
+
+def rows_of(logits: Float[Tensor, "*P C"]) -> Float[Tensor, "N C"]:
+    """Return logits with a row per prediction: a classifier has one, of the whole text."""
+    return logits.reshape(-1, logits.shape[-1])
+
+
+def output_of(records: Mapping[str, Step]) -> Tensor:
+    """Return the output of a model: its logits, or the vector (P,) of a bare encoder."""
+    return records["logits" if "logits" in records else "pooled"].value
+
+
+def readable(task: Task, id: int) -> str:
+    """Return the class, or the token in readable form."""
+    if task.explain_as == "regressor":
+        return NUMBER
+    return task.label_names[id] if task.label_names else task.tokenizer.tokens([id])[0]
+
+
+def shortest_float(x: np.floating[Any]) -> float:
+    """Return a float32 as the shortest decimal that rounds to it: as exact, and half as long in JSON."""
+    return float(str(np.float32(x)))
+
+
+@dataclass(frozen=True)
+class BeamCandidate:
+    """One extension of one hypothesis."""
+
+    parent: int
+    """Row among the live hypotheses of the previous step; 0 in the first step."""
+    id: int
+    piece: str
+    log_prob: float
+    """Log-probability of this token."""
+    total: float
+    """Sum of log-probabilities so far."""
+    score: float
+    """total / length ** length_penalty."""
+    row: int | None
+    """Row among the live hypotheses after this step; null: pruned or finished."""
+    finished: bool
+
+
+@dataclass(frozen=True)
+class LoggedHypothesis:
+    """One decoded text."""
+
+    ids: list[int]
+    pieces: list[str]
+    text: str
+    score: float
+    log_prob: float
+    finished: bool
+    end: tuple[int, int] | None
+    """Step, and index among the candidates of that step, of its last candidate."""
+
+    @staticmethod
+    def from_hypothesis(h: Hypothesis, tokenizer: Tokenizer, end: tuple[int, int] | None = None) -> LoggedHypothesis:
+        """Return a hypothesis with its tokens and text."""
+        text = tokenizer.decode(h.ids)
+        return LoggedHypothesis(h.ids, tokenizer.tokens(h.ids), text, h.score, h.log_prob, h.finished, end)
+
+
+@dataclass(frozen=True)
+class DecodeLog:
+    """How the target was decoded."""
+
+    kind: Literal["beam", "sample", "given", "none"]
+    """given: the target was part of the request; none: a classifier."""
+    settings: DecodeConfig
+    """Settings of decoding."""
+    hypotheses: list[LoggedHypothesis] = field(default_factory=list)
+    """Best first: the `n_best` results, then the other finished hypotheses of a beam search."""
+    steps: list[list[BeamCandidate]] = field(default_factory=list)
+    """The candidates of each step of a beam search, best first."""
+    prefix: list[int] = field(default_factory=list)
+    """Ids of the forced prefix."""
+
+
+class SearchRecorder:
+    """A `SearchLog` for one sentence that keeps the candidates of each step and the tokens of each live hypothesis."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.steps: list[list[BeamCandidate]] = []
+        self.finished: list[tuple[Hypothesis, tuple[int, int]]] = []
+        self.live: dict[int, tuple[list[int], tuple[int, int] | None]] = {0: ([], None)}  # row: ids, end
+        self._tokenizer = tokenizer
+
+    def __call__(self, step: SearchStep) -> None:
+        tensors = (step.parent, step.token, step.log_prob, step.total, step.score, step.row, step.finished)
+        rows = zip(*(tensor[0].tolist() for tensor in tensors), strict=True)
+        alive: dict[int, tuple[list[int], tuple[int, int] | None]] = {}
+        candidates: list[BeamCandidate] = []
+        for parent, token, log_prob, total, score, row, finished in rows:
+            if total == float("-inf"):
+                continue
+            ids, end = self.live[parent][0], (len(self.steps), len(candidates))
+            if finished:
+                self.finished.append((Hypothesis(ids, score, total, True), end))
+            if row >= 0:
+                alive[row] = ([*ids, token], end)
+            text = self._tokenizer.tokens([token])[0]
+            live_row = row if row >= 0 else None
+            candidates.append(BeamCandidate(parent, token, text, log_prob, total, score, live_row, finished))
+        self.steps.append(candidates)
+        self.live = alive
+
+    def hypotheses(self, results: Sequence[Hypothesis]) -> list[LoggedHypothesis]:
+        """Return the results of the search, then the other finished hypotheses, each with its last candidate."""
+        ends = {(tuple(h.ids), True): end for h, end in self.finished}
+        ends |= {(tuple(ids), False): end for ids, end in self.live.values() if end is not None}
+        returned = {tuple(h.ids) for h in results if h.finished}
+        others = sorted((h for h, _ in self.finished if tuple(h.ids) not in returned), key=lambda h: -h.score)
+        return [
+            LoggedHypothesis.from_hypothesis(h, self._tokenizer, ends.get((tuple(h.ids), h.finished)))
+            for h in (*results, *others)
+        ]
+
+
+def translate(
+    model: Translator | Ensemble, tokenizer: Tokenizer, source: Sequence[int], config: DecodeConfig, prefix: list[int]
+) -> DecodeLog:
+    """Translate one source (EOS included) as `Translate.predict` does, and return the log."""
+    t = tokenizer
+    bos, eos, pad = t.bos_id, t.eos_id, t.pad_id
+    if config.sample:
+        forced = [prefix] if prefix else None
+        with exact_no_grad(model):
+            results = translate_ids(model, [source], config, (pad, bos, eos), prefixes=forced)[0]
+        return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(h, t) for h in results], prefix=prefix)
+    limit = length_limit(len(source), model.max_len, config.max_new_tokens)
+    if len(prefix) >= limit:
+        raise UsageError(
+            f"a prefix of {len(prefix)} tokens leaves nothing to generate of the {limit} tokens allowed",
+            "shorten the prefix or raise max_new_tokens",
+        )
+    recorder = SearchRecorder(t)
+    with exact_no_grad(model):
+        src = torch.tensor([list(source)], device=next(model.parameters()).device)
+        decoder = TranslationDecoder(model, src)
+        results = beam_search(decoder, [limit], config, bos=bos, eos=eos, pad=pad, prefixes=[prefix], log=recorder)[0]
+    return DecodeLog("beam", config, recorder.hypotheses(results), recorder.steps, prefix)
+
+
+def generate(
+    model: LanguageModel | Ensemble,
+    tokenizer: Tokenizer,
+    prompt: Sequence[int],
+    config: DecodeConfig,
+    suppress_tokens: Sequence[int],
+) -> tuple[DecodeLog, Hypothesis]:
+    """Continue one prompt as `LanguageModelling.predict` does; return the log and the continuation."""
+    t = tokenizer
+    with exact_no_grad(model):
+        decoder, limits = ModelDecoder(model), [config.max_new_tokens]
+        found = sample(
+            decoder, [prompt], config, limits=limits, rows=[0], eos=t.eos_id, suppress_tokens=suppress_tokens
+        )
+    return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(found[0], t)]), found[0]
+
 
 PARTS = {"head": "beginning", "tail": "end", "head+tail": "beginning and end", "middle": "middle"}
 """The parts of a text that truncation keeps (`TextConfig.truncate`), and the middle, where [MASK] is."""
@@ -70,7 +387,7 @@ class GenerationInfo:
     """Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class EncodedText:
     """An encoded text with its decoding, before the forward pass is recorded.
 
@@ -81,7 +398,7 @@ class EncodedText:
             encoder.
         following: the actual token after each position, None where there is none.
         decode: the log of decoding.
-        answer: the generated text; empty for a classifier.
+        text: the generated text; empty for a classifier.
         warnings: notes on the input for the user.
         generation: where generated tokens begin.
     """
@@ -91,7 +408,7 @@ class EncodedText:
     positions: list[int | None]
     following: list[int | None]
     decode: DecodeLog
-    answer: str = ""
+    text: str = ""
     warnings: list[str]
     generation: GenerationInfo
 
@@ -129,7 +446,7 @@ def input_warnings(
         warnings.append(f"{name} was truncated from {len(ids)} to {len(kept)} tokens, keeping its {PARTS[keep]}")
         if len(kept) < min(len(ids), reads):
             warnings.append(
-                f"an explanation shows at most {MAX_LAYERED_TOKENS} tokens, and prediction reads up to {reads}: "
+                f"an explanation shows at most {MAX_TOKENS} tokens, and prediction reads up to {reads}: "
                 "it may answer differently"
             )
     n_unknown = sum(ids[i] == t.unk_id for i in kept)
@@ -160,7 +477,7 @@ def encode_for_classifier(subject: Subject, request: TraceRequest) -> EncodedTex
         spans = t.offsets(read)
     ids, keep = t.encode(read), keep or text.truncate
     [(_, surfaces)] = t.encode_with_surfaces([read]) if t.ngrams else [([], [])]
-    kept = t.truncate(ids, t.room(min(text.max_len, MAX_LAYERED_TOKENS)), keep, list(range(len(ids))))
+    kept = t.truncate(ids, t.room(min(text.max_len, MAX_TOKENS)), keep, list(range(len(ids))))
     return encode_kept(subject, request, ids, spans, surfaces, kept, keep, t.room(text.max_len))
 
 
@@ -186,7 +503,7 @@ def encode_kept(
         keep: which part that is, of `PARTS`.
         reads: how many of them prediction reads.
     """
-    t, longest = subject.task.tokenizer, min(subject.task.config.text.max_len, MAX_LAYERED_TOKENS)
+    t, longest = subject.task.tokenizer, min(subject.task.config.text.max_len, MAX_TOKENS)
     warnings = input_warnings(ids, kept, t, "the text", keep, reads=reads)
     ids, spans = t.framed([ids[i] for i in kept]), framed_spans(t, [spans[i] for i in kept])
     # An empty text is encoded as one token of padding.
@@ -220,14 +537,14 @@ def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedTex
     t, model = subject.task.tokenizer, cast("Translator | Ensemble", subject.model)
     settings, empty = decode_settings(subject, request), not request.text.strip()
     reads = subject.task.config.text.max_len
-    max_len = min(reads, MAX_LAYERED_TOKENS - 1)  # and [EOS], or [BOS]
+    max_len = min(reads, MAX_TOKENS - 1)  # and [EOS], or [BOS]
     ids, spans = ([], []) if empty else (t.encode(request.text), t.offsets(request.text))
     room = t.room(max_len)
     warnings = input_warnings(ids, range(min(room, len(ids))), t, "the text", "head", reads=t.room(reads))
     source = t.with_end(t.framed(ids[:room])) or [t.pad_id]
     source_spans = framed_spans(t, spans[:room])
     source_spans += [None] * (len(source) - len(source_spans))
-    check_length(len(source), request.pad, min(model.max_len, MAX_LAYERED_TOKENS))
+    check_length(len(source), request.pad, min(model.max_len, MAX_TOKENS))
     src = make_stream(t, "source", source, source_spans, request.text, n_pad=request.pad)
     if request.target is not None:
         target, target_spans = t.of_targets.encode(request.target), t.of_targets.offsets(request.target)
@@ -248,7 +565,7 @@ def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedTex
         warnings += (
             [] if best.finished else [f"the translation was truncated at {len(best.ids)} tokens, without an end token"]
         )
-    tgt_in = [t.bos_id, *output.ids][: min(model.max_len, MAX_LAYERED_TOKENS)]
+    tgt_in = [t.bos_id, *output.ids][: min(model.max_len, MAX_TOKENS)]
     if len(tgt_in) <= len(output.ids):
         warnings.append(f"the translation has {len(output.ids)} tokens, of which the first {len(tgt_in) - 1} are shown")
     n_given = len(tgt_in) if decode.kind == "given" else 1 + len(request.prefix)
@@ -263,7 +580,7 @@ def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedTex
         positions=[*range(len(tgt_in))],
         following=following,
         decode=decode,
-        answer=text,
+        text=text,
         warnings=warnings,
         generation=generation,
     )
@@ -272,7 +589,7 @@ def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedTex
 def encode_for_masked_language_model(subject: Subject, request: TraceRequest) -> EncodedText:
     """Encode a text as in prediction: of one longer than the context, the part with the first [MASK]."""
     t, longest = subject.task.tokenizer, subject.task.config.text.max_len
-    reads, room = t.room(longest), t.room(min(longest, MAX_LAYERED_TOKENS))
+    reads, room = t.room(longest), t.room(min(longest, MAX_TOKENS))
     ids, surfaces = masked_text.encode_masked(t, request.text)
     spans: list[Span | None] = []
     for number, (start, part) in enumerate(masked_text.parts(t, request.text)):
@@ -316,7 +633,7 @@ def filled_answer(subject: Subject, text: str, logits: Float[Tensor, "N V"]) -> 
 
 
 def answer_without_decoding(
-    view: Subject, text: str, masked: Sequence[int] | None, output: Tensor, before: Tensor | None = None
+    view: View, text: str, masked: Sequence[int] | None, output: Tensor, before: Tensor | None = None
 ) -> Answer:
     """Return the answer that is read from the output of a model for a text, where no text is decoded.
 
@@ -334,7 +651,8 @@ def answer_without_decoding(
             return number_answer(view.task.decision, finite(output), before)
         case "text_embedder":
             return vector_answer(output, before)
-    return class_answer(top_predictions(view.task, rows_of(output), [None], [None])[0])
+    answer = class_answer(top_predictions(view.task, rows_of(output), [None], [None])[0])
+    return view.look.labels.about(answer) if view.look else answer
 
 
 DEFAULT_NEW_TOKENS = 40
@@ -353,7 +671,7 @@ def encode_for_language_model(subject: Subject, request: TraceRequest) -> Encode
     settings, given = decode_settings(subject, request), t.encode(request.target or "")
     prompt: list[int] = [*(prompt_ids or [t.start_id]), *request.prefix, *given]
     # The start of the sampler's window, for a prompt longer than the context.
-    context = min(model.max_len, MAX_LAYERED_TOKENS)
+    context = min(model.max_len, MAX_TOKENS)
     start = window_start(len(prompt), context)
     if start:
         warnings.append(f"the prompt was truncated from {len(prompt)} to {len(prompt) - start} tokens, keeping its end")
@@ -363,7 +681,7 @@ def encode_for_language_model(subject: Subject, request: TraceRequest) -> Encode
     if given:
         decode, new = DecodeLog("given", settings), Hypothesis([], 0.0, 0.0, False)
     else:
-        room, limit = max(1, context - (len(prompt) - start)), MAX_FULL_TOKENS - len(prompt)
+        room, limit = max(1, context - (len(prompt) - start)), MAX_EDITED_TOKENS - len(prompt)
         if "max_new_tokens" not in request.decode:
             settings = replace(
                 settings, max_new_tokens=min(settings.max_new_tokens, limit if limit > 0 else DEFAULT_NEW_TOKENS, room)
@@ -398,7 +716,7 @@ def encode_for_language_model(subject: Subject, request: TraceRequest) -> Encode
         positions=[*range(len(ids))],
         following=following,
         decode=decode,
-        answer=t.decode(given or new.ids),
+        text=t.decode(given or new.ids),
         warnings=warnings,
         generation=generation,
     )
@@ -424,32 +742,21 @@ def _join(
 Stacks = Literal["encoder", "encoder-decoder", "decoder"]
 
 
-class ModelFamily(NamedTuple):
-    """A family of models: its stacks, what encodes a text as in prediction, what else of a request it reads."""
-
-    stacks: Stacks
-    encode: Callable[[Subject, TraceRequest], EncodedText]
-    reads: tuple[str, ...] = ()
-
-
-FAMILIES = {
-    "classifier": ModelFamily("encoder", encode_for_classifier),
-    "multilabel_classifier": ModelFamily("encoder", encode_for_classifier),
-    "tagger": ModelFamily("encoder", encode_for_classifier),
-    "regressor": ModelFamily("encoder", encode_for_text_embedder),
-    "masked_language_model": ModelFamily("encoder", encode_for_masked_language_model),
-    "text_embedder": ModelFamily("encoder", encode_for_text_embedder),
-    "translator": ModelFamily("encoder-decoder", encode_for_translator, ("target", "prefix")),
-    "language_model": ModelFamily("decoder", encode_for_language_model, ("prefix",)),
+FAMILIES: dict[str, tuple[Stacks, Callable[[Subject, TraceRequest], EncodedText]]] = {
+    **dict.fromkeys(("classifier", "multilabel_classifier", "tagger"), ("encoder", encode_for_classifier)),
+    **dict.fromkeys(("regressor", "text_embedder"), ("encoder", encode_for_text_embedder)),
+    "masked_language_model": ("encoder", encode_for_masked_language_model),
+    "translator": ("encoder-decoder", encode_for_translator),
+    "language_model": ("decoder", encode_for_language_model),
 }
-"""The families by `Task.explain_as`."""
+"""The stacks of each family and what encodes a text as in prediction, by `Task.explain_as`."""
 
 
 def encode(subject: Subject, request: TraceRequest) -> EncodedText:
     """Encode and decode a text as in prediction."""
-    family = FAMILIES[subject.task.explain_as]
-    for name in ("target", "prefix"):
-        if getattr(request, name) and name not in family.reads:
+    stacks, encoder = FAMILIES[subject.task.explain_as]
+    for name, reads in (("target", stacks == "encoder-decoder"), ("prefix", stacks != "encoder")):
+        if getattr(request, name) and not reads:
             raise UsageError(f"{name} does not apply to the task {subject.task.name}", f"remove {name}")
     if request.prefix and request.target is not None:
         raise UsageError("a request has a target or a prefix, not both", "remove one of them")
@@ -459,7 +766,7 @@ def encode(subject: Subject, request: TraceRequest) -> EncodedText:
             raise UsageError(f"prefix[{index}] must be an id from 0 to {t.vocab_size - 1}, got {token}")
         if token in t.special_ids - {t.unk_id, t.mask_id}:
             raise UsageError(f"prefix[{index}] must be an ordinary token, got {t.tokens([token])[0]}")
-    return family.encode(subject, request)
+    return encoder(subject, request)
 
 
 def decode_settings(subject: Subject, request: TraceRequest) -> DecodeConfig:

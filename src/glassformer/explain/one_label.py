@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -21,16 +21,13 @@ from glassformer.data.datasets.labels import normalised_label
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.inputs import EncodedText, encode_for_classifier
-from glassformer.explain.predictions import Answer
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.subject import Look, Subject, View, weights_at
+from glassformer.explain.subject import LabelChoice, Labels, Look, Subject, View, weights_at
 from glassformer.models.encoder_models import TextClassifier, TokenClassifier
 from glassformer.tasks import Task
 from glassformer.tasks.encoder import Classify, EncoderTask
 from glassformer.tasks.heads import CLASSIFY
-from glassformer.text.answers import THRESHOLD
 from glassformer.text.words import OUTSIDE, first_tokens, read_running
-from glassformer.utils.formatting import shortened
 
 WORD_TAG = EncoderTask.of(replace(CLASSIFY, kind="tagger"))
 """The tag of one word as a class; the texts are read as those of a tagger."""
@@ -38,42 +35,8 @@ NOT = "not "
 """Before the name of a label that a text has not."""
 
 
-@dataclass(frozen=True)
-class LabelChoice:
-    """One of several labels, or one of the words of a text, as all models of an ensemble together see it."""
-
-    name: str
-    """Of a word its number, the word and its tag."""
-    probability: float
-    """Of the label, or of the word's tag."""
-    threshold: float | None
-    """From this probability on a label is answered; null for a word."""
-    word: str | None = None
-    """The word; null for a label."""
-
-
-@dataclass(frozen=True)
-class Labels:
-    """The labels of a text, in the order of the model, or its words, and which of them is looked at."""
-
-    shown: int
-    """Its index."""
-    each: list[LabelChoice]
-
-    def about(self, answer: Answer) -> Answer:
-        """Return an answer with the word that it is about; of a label with the threshold from which it is answered."""
-        choice = self.each[self.shown]
-        if choice.word is not None:
-            detail = f"{answer['detail']}, word {self.shown + 1} “{shortened(choice.word, 40)}”"
-        elif choice.threshold != THRESHOLD:  # `predict` may answer it below one half
-            detail = f"{answer['detail']}; {choice.name} is answered from {100 * (choice.threshold or 0):.1f}% on"
-        else:
-            return answer
-        return {"headline": answer["headline"], "detail": detail}
-
-
-def looked_at(run: Subject, request: TraceRequest) -> tuple[View, Labels | None]:
-    """Return what a request looks at, and, where a model gives several answers, all of them.
+def looked_at(run: Subject, request: TraceRequest) -> View:
+    """Return what a request looks at: where a model gives several answers, one of them.
 
     The label is the one that is named, or that of the answer to learn; else the most probable one. A word is named by
     its number, counted from 1, or by itself; else it is the first whose tag is not O.
@@ -93,27 +56,26 @@ def looked_at(run: Subject, request: TraceRequest) -> tuple[View, Labels | None]
                 raise UsageError(
                     "this run's texts have one answer each, so there is no label to choose", "remove label"
                 )
-            return view, None
+            return view
     with exact_no_grad(view.weights):
         shares = exact_forward(view.weights, **encoded.model_inputs)[0].double().softmax(dim=-1)
-    look, labels = choose(task, names, request, encoded, shares)
-    return replace(view, look=look), labels
+    return replace(view, look=choose(task, names, request, encoded, shares))
 
 
 def _of_one_label(
     task: Task, names: list[str], request: TraceRequest, encoded: EncodedText, shares: Float[Tensor, "C 2"]
-) -> tuple[Look, Labels]:
+) -> Look:
     probabilities = shares[:, 1].tolist()
     shown = _index(request, names, probabilities)
     thresholds = map(float, task.decision.thresholds or [THRESHOLD] * len(names))
     each = list(map(LabelChoice, names, probabilities, thresholds))
     one = Classify(task.config, task.tokenizer, [f"{NOT}{names[shown]}", names[shown]])
-    return Look(names[shown], one, lambda model: cast(TextClassifier, model).of_label(shown)), Labels(shown, each)
+    return Look(names[shown], one, lambda model: cast(TextClassifier, model).of_label(shown), Labels(shown, each))
 
 
 def _of_one_word(
     task: Task, names: list[str], request: TraceRequest, encoded: EncodedText, shares: Float[Tensor, "L C"]
-) -> tuple[Look, Labels]:
+) -> Look:
     words, places = _words_of(encoded, request.text)
     if not words:
         raise UsageError("the text holds no word that the model reads", "give a text with words")
@@ -126,7 +88,7 @@ def _of_one_word(
     choices = enumerate(zip(words, tags, known, strict=True), start=1)
     each = [LabelChoice(f"{n} {word} {tag}", share, None, word) for n, (word, tag, share) in choices]
     one = WORD_TAG(task.config, task.tokenizer, names)
-    return Look(str(shown + 1), one, lambda model: cast(TokenClassifier, model).at_token(place)), Labels(shown, each)
+    return Look(str(shown + 1), one, lambda model: cast(TokenClassifier, model).at_token(place), Labels(shown, each))
 
 
 def _words_of(encoded: EncodedText, text: str) -> tuple[list[str], list[int]]:

@@ -15,8 +15,8 @@ from msgspec import Meta
 from glassformer.config import DecodeConfig
 from glassformer.config.recipes import build, check_request
 
-MAX_FULL_TOKENS, MAX_LAYERED_TOKENS = 128, 512
-"""Longest streams captured whole, and longest captured one layer at a time; a longer text is cut to that."""
+MAX_EDITED_TOKENS, MAX_TOKENS = 128, 512
+"""Longest streams that are edited and learned from, and longest that are recorded; a longer text is cut to that."""
 MAX_TEXT = 1 << 20
 """Maximum characters of a text; the server's limit is lower."""
 MAX_PREFIX, MAX_EDITS, MAX_EDIT_TEXT = 4096, 64, 200

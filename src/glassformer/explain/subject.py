@@ -24,12 +24,23 @@ from glassformer.runs.model_folder import STATE, TENSORS, Weights, load_checkpoi
 from glassformer.runs.model_folder import WEIGHTS as MODEL_WEIGHTS
 from glassformer.runs.sealed_folder import MANIFEST, Manifest
 from glassformer.tasks import Task
+from glassformer.text.answers import THRESHOLD
 from glassformer.text.pairs import text_of
+from glassformer.utils.formatting import shortened
 from glassformer.utils.safe_read import read_json
 
 MODEL = "model"
 """Name of the weights with the best validation score, those `glassformer predict` uses."""
 _NAME = re.compile(r"step-([0-9]{8})")
+
+
+class Answer(TypedDict):
+    """The model's output in one line, with its probability."""
+
+    headline: str
+    """A class, a number, a translation, a continuation; of a bare encoder the first numbers of its vector."""
+    detail: str
+    """Its probability in percent, or its log-probability; of a vector its length; of a number mean + sd × output."""
 
 
 class CheckpointInfo(TypedDict):
@@ -63,6 +74,40 @@ class Subject(Protocol):
     def device(self) -> torch.device: ...
 
 
+@dataclass(frozen=True)
+class LabelChoice:
+    """One of several labels, or one of the words of a text, as all models of an ensemble together see it."""
+
+    name: str
+    """Of a word its number, the word and its tag."""
+    probability: float
+    """Of the label, or of the word's tag."""
+    threshold: float | None
+    """From this probability on a label is answered; null for a word."""
+    word: str | None = None
+    """The word; null for a label."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of a text, in the order of the model, or its words, and which of them is looked at."""
+
+    shown: int
+    """Its index."""
+    each: list[LabelChoice]
+
+    def about(self, answer: Answer) -> Answer:
+        """Return an answer with the word that it is about; of a label with the threshold from which it is answered."""
+        choice = self.each[self.shown]
+        if choice.word is not None:
+            detail = f"{answer['detail']}, word {self.shown + 1} “{shortened(choice.word, 40)}”"
+        elif choice.threshold != THRESHOLD:  # `predict` may answer it below one half
+            detail = f"{answer['detail']}; {choice.name} is answered from {100 * (choice.threshold or 0):.1f}% on"
+        else:
+            return answer
+        return {"headline": answer["headline"], "detail": detail}
+
+
 @dataclass(frozen=True, eq=False)
 class Look:
     """What is looked at of a model with several answers, fixed once for a text: one label, or the tag of one word.
@@ -71,11 +116,13 @@ class Look:
         name: the label, or the number of the word, as a request names it.
         task: the task of one answer.
         of: returns the classifier of that answer, which shares the parameters of a model.
+        labels: all answers.
     """
 
     name: str
     task: Task
     of: Callable[[nn.Module], nn.Module]
+    labels: Labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +162,8 @@ class View:
         """Return the model of this member, with all its answers."""
         return member_of(self.weights, self.member)
 
-    @property
-    def model(self) -> nn.Module:
-        return self._model
-
     @cached_property
-    def _model(self) -> nn.Module:
+    def model(self) -> nn.Module:
         return self.other or self._one(self.whole)
 
     @cached_property

@@ -40,14 +40,24 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.exact_inference import exact_forward, exact_inference
-from glassformer.explain.capture.hooks import after_calls
-from glassformer.explain.capture.sites import SITES, reported_line, site_key, source_line
-from glassformer.explain.capture.tape import Axis, Check, Step, UnknownRecord, step_location
+from glassformer.explain.capture.exact_inference import after_calls, exact_forward, exact_inference
+from glassformer.explain.capture.sites import (
+    SITES,
+    Axis,
+    Check,
+    Step,
+    UnknownRecord,
+    reported_line,
+    site_key,
+    source_line,
+    step_location,
+)
+from glassformer.explain.capture.slices import axis_names, get_parameter, param_axes, take_slice, to_numpy
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.models.encoder_models import Pooler
 from glassformer.nn.attention import Tap
@@ -55,6 +65,7 @@ from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.nn.operations import OPERATIONS, row_name
 from glassformer.nn.steps import Input, id_of_path, is_reporting, report_to, step
+from glassformer.utils.device import tuned
 
 COPIED_AXES = ("vocab", "class")
 """Last axes of the model's output, which is copied, since its caller may change it in place."""
@@ -140,6 +151,35 @@ class Trace(Mapping[str, Step]):
     def find(self, pattern: str) -> list[Step]:
         """Return the records whose ids match a wildcard: `t.find("decoder.*.cross.weights")`."""
         return [record for id, record in self.items() if fnmatchcase(id, pattern)]
+
+    def tensor(self, id: str, slice: str = "") -> np.ndarray:
+        """Return the values of a step or a parameter, or a slice of them: "head:3;token:0-50", see `take_slice`."""
+        id = id if isinstance(id, str) else str(id)
+        if id in self._steps:
+            return to_numpy(take_slice(self[id].value, axis_names(self[id].axes), slice))
+        if id not in self.params:
+            hint = nearest(id, [*self, *self.params])
+            raise UnknownRecord(f"there is no tensor or parameter {id[:80]!r} in this trace", hint)
+        return to_numpy(take_slice(get_parameter(self.model, id), axis_names(self.params[id]), slice))
+
+    @cached_property
+    def params(self) -> dict[str, tuple[Axis, ...]]:
+        """Return the names of the parameters that the steps use, with their axes."""
+        found: dict[str, tuple[Axis, ...]] = {}
+        for reader in self.values():
+            for role, name in reader.params.items():
+                if name and name not in found:
+                    found[name] = tuple(map(Axis, param_axes(reader, role), get_parameter(self.model, name).shape))
+        return found
+
+    @property
+    def n_layers(self) -> dict[str, int]:
+        """Return the number of layers of each stack, in order of computation."""
+        return {one.stack: one.layer + 1 for one in self.values() if one.layer is not None}
+
+    def add(self, steps: Mapping[str, Step]) -> None:
+        """Add steps that follow those of the pass."""
+        self._steps |= steps
 
     @cached_property
     def checks(self) -> list[Check]:
@@ -273,8 +313,7 @@ class Trace(Mapping[str, Step]):
     ) -> str:
         """Keep a step if `only` selects it, and remember its tensor; return its id."""
         names = SITES[key].axes if op != "input" else ("token", "feature")[-1 if x.dim() < 3 else 0 :]
-        axes = [Axis(name, streams.get(name) or _stream_of(id) if name in STREAMED else None) for name in names]
-        self.computed[id] = {axis.name: axis.stream for axis in axes if axis.stream}
+        self.computed[id] = {name: streams.get(name) or _stream_of(id) for name in names if name in STREAMED}
         self._remember(x, id)
         if not self.wants(id):
             return id
@@ -284,12 +323,12 @@ class Trace(Mapping[str, Step]):
         kept = x.detach() if x.requires_grad else x
         if op == "mask":  # without a head axis where all heads have the same mask
             kept = kept[:, None] if kept.dim() < 3 else kept.squeeze(1) if kept.shape[1] == 1 else kept
-            axes = axes if kept.dim() > 3 else axes[1:]
+            names = names if kept.dim() > 3 else names[1:]
         if op == "ids" or names[-1] in COPIED_AXES:
             kept = kept.clone()
             self._copied = weakref.ref(x), kept
-        if kept.dim() > len(axes):
-            kept, axes = (kept, [Axis("batch"), *axes]) if kept.shape[0] > 1 else (kept.select(0, 0), axes)
+        if kept.dim() > len(names):
+            kept, names = (kept, ("batch", *names)) if kept.shape[0] > 1 else (kept.select(0, 0), names)
         if kept.dtype in (torch.bfloat16, torch.float16):
             kept = kept.float()
         stream = self.computed[id].get("token") if id.rpartition(".")[0] in self._embeddings else None
@@ -302,7 +341,7 @@ class Trace(Mapping[str, Step]):
             inputs=tuple(inputs),
             params=given,
             attrs=dict(attrs or {}),
-            axes=tuple(axes),
+            axes=tuple(Axis(*each, self.computed[id].get(each[0])) for each in zip(names, kept.shape, strict=True)),
             value=kept,
             source=source_line(*line) if (line := SITES[key].line) else reported_line() if op != "input" else None,
             stack=stack,
@@ -404,3 +443,10 @@ def trace(
         if not any(fnmatchcase(id, pattern) for id in recorded):
             hint = nearest(pattern, [*recorded.computed])
             raise UsageError(f"only={pattern!r} matches no step that was computed", hint)
+
+
+def record(model: nn.Module, inputs: Mapping[str, Any], tap: Tap | None = None) -> Trace:
+    """Return the trace of one forward pass, given the arguments of the model by name."""
+    with tuned(next(iter(inputs.values())).device), torch.no_grad(), trace(model, tap=tap) as records:
+        exact_forward(model, **inputs)
+    return records

@@ -50,7 +50,7 @@ EXPORT_FACTS = "glassformer.json"
 """A file that only a model exported for another library holds."""
 IMPORT_RECORD, LEARNED_RECORD = "import.json", "learned.json"
 """Files that only a run without a training has: a pretrained model of another library (`interop/imported.py` writes
-it), or a model after steps of learning (`explain/learn/keep.py`)."""
+it), or a model after steps of learning (`explain/learn/learning.py`)."""
 MODEL_KIND, MODEL_CONFIG = "glassformer model", "config.json"
 """What `model/` is sealed as, and the file that says what it is; the rest of it is `model_folder.py`'s."""
 BEGUN = "begun_with"

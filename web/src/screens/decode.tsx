@@ -563,7 +563,7 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
 
 /** The context, and the next token with its probability and rank; or the token at a position that is predicted from both sides. */
 function NextTokenText({ manifest, index }: { manifest: Manifest; index: number }) {
-  const { actual, position, top } = manifest.predictions[index]!;
+  const { actual, position, rank, top } = manifest.predictions[index]!;
   const { pieces } = outputStream(manifest), at = position ?? 0, masked = isMasked(manifest), vocabulary = count(manifest.model.vocab_size);
   const shown = actual ?? (masked && manifest.generation.masked!.includes(at) ? top[0]! : null), p = shown && Math.exp(shown.log_prob);
   const how = masked ? "The model reads this token, so it need not predict it." : isGiven(manifest, at) ? "It was given." : "It was generated.";
@@ -573,7 +573,7 @@ function NextTokenText({ manifest, index }: { manifest: Manifest; index: number 
         {masked ? <>Token {at}: <bdi>{visible(pieces[at])}</bdi></> : <>After <i><bdi>{at > 5 && "… "}{pieces.slice(Math.max(0, at - 5), at + 1).map(visible).join(" ")}</bdi></i></>}
       </h2>
       <p aria-live="polite" data-role="probability" data-value={p ?? undefined}>
-        {shown && p !== null ? <><b><bdi>{visible(shown.piece)}</bdi></b>: {percent(p)}{actual && `, rank ${count(actual.rank + 1)} of ${vocabulary}. ${how}`}</>
+        {shown && p !== null ? <><b><bdi>{visible(shown.piece)}</bdi></b>: {percent(p)}{actual && `, rank ${count(rank! + 1)} of ${vocabulary}. ${how}`}</>
           : masked ? "This token is never predicted." : "No next token: the text ends here."}
       </p>
     </>

@@ -6,7 +6,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { base, edited, edits, hrefTo, other, paramsFromRequest, probeTexts, route, runFacts, source } from "../state/page";
 import { guide, openTour } from "../state/settings";
 import { toErrorMessage, useValue } from "../state/signals";
-import type { SavedPageFile } from "../types";
+import type { SavedFile } from "../sources/source";
 
 /** Offers a file of the browser's own to its downloads; the policies of the page allow this, as nothing is fetched. */
 function download(html: string, name: string) {
@@ -64,7 +64,7 @@ function Link() {
 }
 
 function Save() {
-  const [state, setState] = useState<"ready" | "busy" | { file: SavedPageFile; name: string } | { error: string }>("ready");
+  const [state, setState] = useState<"ready" | "busy" | { file: SavedFile; name: string } | { error: string }>("ready");
   const n = useValue(edits).length;
   const traced = useValue(n ? edited : base) !== null;
   const holds = ["this text", n ? `its ${n === 1 ? "edit" : `${n} edits`}` : "", useValue(other) ? "the second text of Compare" : "", route.value.screen === "training" ? "the curves and answers of the training" : ""].filter(Boolean);

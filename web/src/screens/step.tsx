@@ -275,7 +275,7 @@ function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell; trace
       {heads > 0 && <HeadPicker heads={heads} head={cell.head} />}
       {places.row !== null && <PositionPicker trace={trace} position={cell.position} />}
       <Matrix
-        node={node.id} slice={slice} label={title(node)} mask={masked ?? own.value} scale={scaleOfNode(node)} limit={node.dtype === "i32" ? Infinity : undefined} cell={[cell.row, cell.col]} onSelect={choose}
+        node={node.id} slice={slice} label={title(node)} mask={masked ?? own.value} scale={scaleOfNode(node)} limit={node.value === "i32" ? Infinity : undefined} cell={[cell.row, cell.col]} onSelect={choose}
         rowLabels={rows && (named(places.rows) ?? (rows.name === "token" ? rowTextsOf(trace, node) : axisLabels(trace, rows)))} colLabels={named(places.cols) ?? (across && axisLabels(trace, across))}
         rowName={rows && axisNames(rows.name)[0]} colName={across && axisNames(across.name)[0]}
       />

@@ -6,7 +6,7 @@ import { probeTexts, route, runFacts, setParams, source, start } from "../state/
 import { type ErrorMessage, signal, toErrorMessage, useValue } from "../state/signals";
 import { capital, count, number, percent } from "../tensors/format";
 import { toTensor } from "../tensors/tensor";
-import type { ControlRequest, ProbeAnswer, TrainingNow, UpdatePoint, ValidationPoint } from "../types";
+import type { ControlRequest, ProbeAnswer, StepMetrics, TrainingNow } from "../types";
 import { Track } from "../views/Bars";
 import { Chart, duration, type Line, nearestIndex, pointsOf } from "../views/Chart";
 import { Choices } from "../views/Choices";
@@ -16,8 +16,8 @@ import { Matrix } from "../views/Matrix";
 export interface History {
   generation: number;
   curve: TrainingNow["curve"];
-  validations: ValidationPoint[];
-  updates: UpdatePoint[];
+  validations: StepMetrics[];
+  updates: StepMetrics[];
 }
 
 /** More points than this are asked for again, thinned. */
@@ -149,10 +149,10 @@ function Curves({ now }: { now: TrainingNow }) {
   });
   const validAt = validations.map((one) => one[by]);
   const updatesAt = updates.map((one) => one[by]);
-  const scores = (name: string) => pointsOf(validAt, validations.map((one) => one.scores[name]));
+  const scores = (name: string) => pointsOf(validAt, validations.map((one) => one.valid![name]));
   const validLoss = scores("loss");
   const shared = { xs, by, cursor };
-  const losses = [...curve.loss, ...validations.map((one) => one.scores.loss ?? null)].filter((one): one is number => one !== null && one > 0);
+  const losses = [...curve.loss, ...validations.map((one) => one.valid!.loss ?? null)].filter((one): one is number => one !== null && one > 0);
   const wide = losses.length > 0 && Math.max(...losses) > 20 * Math.min(...losses);
   const lines = (points: Line["points"], name: string): Line[] => [{ name, points }];
   return (
@@ -162,7 +162,7 @@ function Curves({ now }: { now: TrainingNow }) {
       <div class="charts">
         <Chart
           name="loss" title={validLoss.length ? "Loss, and of validation (dots)" : "Loss"} log={wide} {...shared}
-          lines={[...lines(pointsOf(xs, curve.loss, wide), "loss"), { name: "validation loss", points: pointsOf(validAt, validations.map((one) => one.scores.loss), wide), dots: true, kind: "second" }]}
+          lines={[...lines(pointsOf(xs, curve.loss, wide), "loss"), { name: "validation loss", points: pointsOf(validAt, validations.map((one) => one.valid!.loss), wide), dots: true, kind: "second" }]}
         />
         {now.metric !== "loss" && (
           <Chart name="score" title={`Validation: ${words(now.metric)}, ${now.higher_is_better ? "higher" : "lower"} is better`} {...shared}
@@ -186,17 +186,17 @@ function Curves({ now }: { now: TrainingNow }) {
     return [
       `Step ${count(curve.step[i]!)}`, seconds === null ? "" : duration(seconds!), `loss ${value("loss")}`, `learning rate ${value("lr")}`,
       `gradient norm ${value("grad_norm")}`,
-      valid ? `validation ${Object.entries(valid.scores).map(([name, score]) => `${words(name)} ${number(score)}`).join(", ")} at step ${count(valid.step)}` : "",
+      valid ? `validation ${Object.entries(valid.valid!).map(([name, score]) => `${words(name)} ${number(score)}`).join(", ")} at step ${count(valid.step)}` : "",
     ].filter(Boolean).join(" · ");
   }
 }
 
 /** ‖Δw‖ / ‖w‖ of each matrix: all of them faint, and one that is chosen. */
-function Updates({ updates, at, xs, by }: { updates: readonly UpdatePoint[]; at: (number | null)[]; xs: number[]; by: By }) {
+function Updates({ updates, at, xs, by }: { updates: readonly StepMetrics[]; at: (number | null)[]; xs: number[]; by: By }) {
   const [chosen, setChosen] = useState("");
-  const names = [...new Set(updates.flatMap(({ ratios }) => Object.keys(ratios)))];
+  const names = [...new Set(updates.flatMap(({ update_ratios }) => Object.keys(update_ratios!)))];
   const one = names.includes(chosen) ? chosen : names[0] ?? "";
-  const lines = names.map((name): Line => ({ name, points: pointsOf(at, updates.map(({ ratios }) => ratios[name]), true), kind: name === one ? "main" : "faint" }));
+  const lines = names.map((name): Line => ({ name, points: pointsOf(at, updates.map(({ update_ratios }) => update_ratios![name]), true), kind: name === one ? "main" : "faint" }));
   lines.sort((a, b) => Number(a.kind === "main") - Number(b.kind === "main")); // the chosen one on top
   return (
     <div>
@@ -214,7 +214,7 @@ function Updates({ updates, at, xs, by }: { updates: readonly UpdatePoint[]; at:
 }
 
 /** The share is of the steps since the update before. */
-function clippedText(updates: readonly UpdatePoint[]): string {
+function clippedText(updates: readonly StepMetrics[]): string {
   const last = updates.at(-1);
   if (last?.clipped == null) return "";
   const n = last.step - (updates.at(-2)?.step ?? 0);

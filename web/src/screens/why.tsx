@@ -372,7 +372,7 @@ function Attributions({ manifest }: { manifest: Manifest }) {
 }
 
 /** In place of a prediction, which a number is not. */
-const OUTPUT: Prediction = { position: null, logsumexp: 0, top: [], actual: null };
+const OUTPUT: Prediction = { position: null, logsumexp: 0, top: [], actual: null, rank: null };
 
 function requestOf(manifest: Manifest, index: number, params: Record<string, string>): AttributeRequest {
   const method = params["method"] === "integrated_gradients" ? "integrated_gradients" : "erase";

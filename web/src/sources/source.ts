@@ -6,8 +6,14 @@ import { decodeBase64, sliceTensor, type TensorValue, toTensor } from "../tensor
 import { isClassifier } from "../trace/generation";
 import { nodeOf } from "../trace/steps";
 import type {
-  ApiError, AttributeRequest, Attribution, ControlRequest, DecodeLog, Erased, Manifest, Prediction, ProbeAnswer, ProbeRequest, ProbeTexts, RunInfo, SavedPageData, SavedPageFile, StatesSweep, Stream, Sweep, SweepRequest, TraceNode, TraceRequest, TrainingNow,
+  AttributeRequest, Attribution, ControlRequest, DecodeLog, Erased, Manifest, Prediction, ProbeAnswer, ProbeRequest, RunInfo, SavedPageData, StatesSweep, Stream, Sweep, SweepRequest, TraceNode, TraceRequest, TrainingNow,
 } from "../types";
+
+/** A saved page as a file to download, and what it lacks, a sentence each. */
+export interface SavedFile {
+  page: string;
+  dropped: string[];
+}
 
 /** What can be asked, by its path on the server. */
 interface Routes {
@@ -18,12 +24,12 @@ interface Routes {
   sweep: (request: SweepRequest) => Sweep | StatesSweep;
   decode: (request: TraceRequest) => { decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] };
   /** The file of a saved page. */
-  save: (what: { request: TraceRequest; other: TraceRequest | null; view: string; training?: string[] }) => SavedPageFile;
+  save: (what: { request: TraceRequest; other: TraceRequest | null; view: string; training?: string[] }) => SavedFile;
   /** The training so far, its steps after one of them. */
   training: (request: { after: number }) => TrainingNow;
   control: (request: ControlRequest) => unknown;
-  /** Texts for the answers of snapshots. */
-  probes: () => ProbeTexts;
+  /** Texts for the answers of snapshots, or why there are none, a sentence. */
+  probes: () => { texts: string[]; missing: string | null };
   probe: (request: ProbeRequest) => ProbeAnswer;
 }
 type Asked<K extends keyof Routes> = Parameters<Routes[K]>;
@@ -174,7 +180,7 @@ export class LiveSource extends Source {
       throw noServer();
     });
     if (response.ok) return response;
-    const failure = (await response.json().catch(() => null)) as ApiError | null;
+    const failure = (await response.json().catch(() => null)) as { error: { message: string; hint: string } } | null;
     throw new Problem(failure?.error.message ?? `The server returned HTTP status ${response.status}`, failure?.error.hint, response.status);
   }
 

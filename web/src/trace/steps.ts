@@ -81,7 +81,7 @@ export function idsSlice(axis: string, ids: readonly number[]): string {
 }
 
 export const lastSize = (node: TraceNode) => node.axes.at(-1)!.size;
-export const streamOf = (trace: Manifest, name: StreamName | undefined) => trace.streams.find((one) => one.name === name);
+export const streamOf = (trace: Manifest, name: StreamName | null | undefined) => trace.streams.find((one) => one.name === name);
 
 /** Labels along one axis: tokens or class names; undefined where it has none. */
 export function axisLabels(trace: Manifest, axis: Axis): readonly string[] | undefined {
@@ -222,4 +222,4 @@ function gradientTitle(node: TraceNode): string {
 
 /** Sequential for weights, masks and ids, signed for other values. */
 export const scaleOfNode = (node: TraceNode) =>
-  !node.attrs.difference && !isGradient(node) && (node.op === "softmax" || node.op === "mask" || node.dtype === "i32") ? "sequential" as const : "signed" as const;
+  !node.attrs.difference && !isGradient(node) && (node.op === "softmax" || node.op === "mask" || node.value === "i32") ? "sequential" as const : "signed" as const;

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -89,3 +90,22 @@ def _eager() -> Callable[[], None]:
     stance = torch.compiler.set_stance("force_eager")
     stance.__enter__()
     return lambda: stance.__exit__(None, None, None)
+
+
+@contextmanager
+def after_calls(
+    modules: Iterable[nn.Module], replace: Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Tensor], Tensor | None]
+) -> Iterator[None]:
+    """Call back with the arguments and the output of each call of modules; None keeps the output."""
+    thread = get_ident()
+
+    # *args: while hooks are added and removed, another thread may call this one without the arguments by name.
+    def hook(*args: Any) -> Tensor | None:
+        return replace(*args) if get_ident() == thread else None
+
+    handles = [module.register_forward_hook(hook, with_kwargs=True) for module in dict.fromkeys(modules)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,4 +1,4 @@
-"""Describe every step that can be recorded: its operation, axes and source line.
+"""A step of a forward pass, a check of it, and every kind of step that can be recorded: operation, axes, source line.
 
 Layers and models report their steps (`nn/steps.py`); `trace.py` keeps them. The page's list of steps is generated from
 this file (`page/typescript.py`). A test checks the snippets of source lines.
@@ -9,14 +9,20 @@ A stream is a sequence of tokens that the model reads: the text, or a source and
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.errors import UsageError
 from glassformer.models import TextClassifier, encoder_models
 from glassformer.models.encoder_models import Pooler
 from glassformer.nn import embeddings, layers, operations
@@ -221,3 +227,128 @@ def _find(lines: list[str], snippet: str, begin: int = 0) -> int | None:
         if quotes == 1:
             inside = not inside
     return None
+
+
+BLOCKED = 1e30
+"""Scores below minus this are of blocked keys (`edits/apply.py`)."""
+
+
+WireDtype: TypeAlias = Literal["f32", "i32", "u8"]
+"""Element types in which tensors are sent."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a tensor; `stream` names the tokens along it."""
+
+    name: Annotated[str, "AxisName"]
+    size: int
+    stream: Annotated[str | None, "StreamName | null"] = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Step:
+    """A step of a forward pass; as JSON without its numbers."""
+
+    id: str
+    """"encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/trace.py."""
+    site: str
+    """What kind of step it is, a key of `SITES`: "weights", "residual:pre"; of the loss or a gradient its operation."""
+    op: str
+    """The operation, a key of `OPERATIONS`."""
+    inputs: tuple[str, ...]
+    """Ids of the steps it was computed from, in the order of the operation's arguments."""
+    params: dict[str, str]
+    """Names of parameters or buffers by role ("weight", "bias")."""
+    attrs: Annotated[dict[str, Any], "Record<string, number | string | boolean | (number | null)[]>"]
+    """The operation's constants, such as a factor or an epsilon."""
+    axes: tuple[Axis, ...]
+    """Those of `value`."""
+    value: Annotated[Tensor, WireDtype]
+    """The tensor, detached, without a batch axis of size 1, on "meta" if the numbers are not kept; as JSON its type."""
+    source: SourceLine | None = None
+    """The line that computes it; None where the source is not available."""
+    stack: Annotated[str, 'StreamName | "encoder" | "decoder" | "head"'] = ""
+    """source, target, text: the embedding of that stream."""
+    layer: int | None = None
+    """Counted from 0."""
+    block: Annotated[str | None, '"self" | "cross" | "ff" | null'] = None
+    editable: bool = False
+    """Whether the forward pass uses its numbers, so that an edit of them changes what follows; no mask."""
+    min: float | None = None
+    """Minimum of the finite values, of a step without its numbers; null where there is none."""
+    max: float | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of `value`."""
+        return tuple(self.value.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the element type of `value`."""
+        return self.value.dtype
+
+    def without_value(self) -> Step:
+        """Return the step without its numbers."""
+        low, high = _finite_range(self.value)
+        return replace(self, value=torch.empty_like(self.value, device="meta"), min=low, max=high)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.value.cpu().numpy()
+        return array.copy() if dtype is None and copy else array if dtype is None else array.astype(dtype)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{axis.name} {axis.size}" for axis in self.axes)
+        expression = f"{self.op}({', '.join([*self.inputs, *self.params.values()])})"
+        return f"{self.id} = {expression}: ({sizes}) {str(self.dtype).removeprefix('torch.')}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A comparison of two ways to compute a value: their largest difference and its tolerance."""
+
+    name: str
+    value: float
+    tolerance: float
+    ok: bool
+    meaning: str
+    """One sentence."""
+
+
+class UnknownRecord(UsageError, KeyError):
+    """An error for an id that a trace does not hold."""
+
+    def __str__(self) -> str:
+        # KeyError would show the repr.
+        return self.message
+
+
+def _finite_range(value: Tensor) -> tuple[float | None, float | None]:
+    """Return the smallest and the largest value, of those that are finite and no blocked scores."""
+    if value.dtype == torch.bool:
+        value = value.to(torch.uint8)
+    if not value.numel():
+        return None, None
+    low, high = (x.item() for x in torch.aminmax(value))
+    # Where there is a NaN both are NaN.
+    if math.isfinite(low) and math.isfinite(high) and low > -BLOCKED:
+        return low, high
+    return _finite_range(value[value.isfinite() & (value > -BLOCKED)])
+
+
+BLOCKS = ("self", "cross", "ff")
+
+
+@lru_cache(maxsize=4096)
+def step_location(id: str, embedded: str | None = None) -> tuple[str, int | None, str | None]:
+    """Return stack, layer and block from an id; `embedded` is the stream of an embedding's step."""
+    parts = id.split("@")[0].split(".")
+    # Ids of an ensemble begin with the member.
+    parts = parts[2:] if parts[0] == "members" else parts
+    layer = next((int(part) for part in parts if part.isdecimal()), None)
+    block = next((part for part in parts if part in BLOCKS), None)
+    stack = embedded or next((part for part in parts if part in ("encoder", "decoder")), None)
+    if stack is None:
+        stack = "head" if layer is None and block is None else ""
+    return stack, layer, block

@@ -27,10 +27,9 @@ from msgspec import Meta
 
 from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, UsageError
+from glassformer.explain.edits.effects import WhatIf, explain_unedited, measure_of_answer, swept, what_if
 from glassformer.explain.edits.grammar import Edit
-from glassformer.explain.edits.measure import measure_of_answer, swept
 from glassformer.explain.edits.sweeps import blocked_keys
-from glassformer.explain.edits.what_if import WhatIf, explain_unedited, what_if
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.one_label import of_same_label
 from glassformer.explain.request import MAX_EDITS, EditText, Request, Text, TraceRequest
@@ -155,7 +154,7 @@ def _other_heads(explanation: Explanation, edits: Sequence[str]) -> list[list[st
     heads = {match[2] for edit in edits for match in [_HEAD.search(edit)] if match}
     if len(heads) != 1 or not all(_HEAD.search(edit) for edit in edits):
         return []
-    attentions = (step for step in explanation.records.steps.values() if step.site == "weights")
+    attentions = (step for step in explanation.records.values() if step.site == "weights")
     n_heads = next((a.shape[0] for a in attentions if edits[0].startswith(a.id.removesuffix("weights"))), 0)
     return [[_HEAD.sub(rf"\g<1>{h}", edit) for edit in edits] for h in range(n_heads) if str(h) not in heads]
 
@@ -170,7 +169,7 @@ def find_head(explanation: Explanation, other: Explanation) -> Finding | None:
     if len(first) != len(second):
         raise UsageError(f"the texts have {len(first)} and {len(second)} tokens", "choose texts of equally many")
     keys = [i for i, (a, b) in enumerate(zip(first.ids, second.ids, strict=True)) if a != b]
-    reading = (step for step in explanation.records.steps.values() if step.site == "weights")
+    reading = (step for step in explanation.records.values() if step.site == "weights")
     variants = [one for step in reading if step.axes[-1].stream == first.name for one in blocked_keys(step, keys)]
     effects = swept(explanation, variants, measure_of_answer(explanation)).rows
     for effect in sorted(effects, key=lambda effect: effect.change)[:MAX_TRIED]:

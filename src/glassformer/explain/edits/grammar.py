@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import UsageError
-from glassformer.explain.capture.tape import Step
+from glassformer.explain.capture.sites import Step
 from glassformer.explain.request import MAX_EDIT_TEXT
 
 
@@ -73,9 +73,9 @@ class Edit:
 
     Attributes:
         step: id of the step, an alias (`sites.py`), or several by `*`, which stands for one part of an id.
-        slice: part of the step by axis names, as in `record_store.take_slice`; all of it if empty.
+        slice: part of the step by axis names, as in `take_slice`; all of it if empty.
         kind: a key of `KINDS`: "set" to a number, "scale" by a factor, "B" for the second text's values, "mean" for the
-            mean over reference texts and their tokens (`reference.py`), "blocked" for scores that no weight may follow,
+            mean over reference texts and their tokens (`apply.py`), "blocked" for scores that no weight may follow,
             "skip" for the state before the layer.
         number: the number of "set" and "scale".
         other: slice of the second text's step, by default the same.

@@ -24,8 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.explain.capture.sites import expression_line, source_line
-from glassformer.explain.capture.tape import Axis, Step, step_location
+from glassformer.explain.capture.sites import Axis, Step, expression_line, source_line, step_location
 from glassformer.nn.operations import OPERATIONS, named, names_in, row_name, row_of, run
 
 LOSS = "loss"
@@ -39,7 +38,7 @@ def is_gradient(id: str) -> bool:
 
 
 def backward_pass(
-    steps: Mapping[str, Step], parameter: Callable[[str], Tensor], axes: Mapping[str, tuple[str, ...]]
+    steps: Mapping[str, Step], parameter: Callable[[str], Tensor], axes: Mapping[str, tuple[Axis, ...]]
 ) -> dict[str, Step]:
     """Return the gradients of all steps and parameters of a forward pass, by id: "encoder.0.self.weights.grad".
 
@@ -57,7 +56,7 @@ def backward_pass(
 
     def gradient(of: str, op: str, value: Tensor, id: str = "", **fields: Any) -> Step:
         """Return a gradient, or a part of one, as a step at the place of what it is the gradient of."""
-        names = steps[of].axes if of in steps else tuple(map(Axis, axes[of]))
+        names = steps[of].axes if of in steps else axes[of]
         return _step(id or f"{of}{GRADIENT}", op, names, value, of=steps.get(of) or of, **fields)
 
     passed = {backwards[0]: [gradient(backwards[0], "one", torch.ones_like(steps[backwards[0]].value))]}
@@ -129,7 +128,7 @@ def loss_steps(
         value = run(op, named(op, [found[one].value for one in inputs], {}), attrs, shape)
         found[id] = _step(id, op, axes, value, inputs=tuple(inputs), attrs=attrs)
 
-    constants, axes = {"labels": labels, "number": number}, (Axis("loss"),)
+    constants, axes = {"labels": labels, "number": number}, (Axis("loss", 1),)
     if number is not None:
         add("loss.error", "error", [logits.id], axes)
         add(LOSS, "square", ["loss.error"], axes)

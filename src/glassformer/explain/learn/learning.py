@@ -9,6 +9,10 @@
 
 What is left out of training here: dropout and word dropout are off, there is no adversarial term, and one member of an
 ensemble learns alone. The learning rate is constant. The files of the run never change.
+
+`keep` writes the model that learned an answer as a new run; the run that it was copied from stays as it is. It has the
+settings and the record of the data of that run, so that it is evaluated on the same splits and learns again with the
+same optimizer; it has no log, no checkpoint and no scores, and cannot be resumed.
 """
 
 from __future__ import annotations
@@ -19,33 +23,44 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
+from glassformer.config.recipes import config_to_dict
 from glassformer.data.datasets.labels import normalised_label, why_no_number
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.capture.exact_inference import exact_forward
-from glassformer.explain.capture.tape import Check, Step
+from glassformer.explain.capture.sites import Check, Step
+from glassformer.explain.capture.slices import get_parameter
 from glassformer.explain.explanation import Explanation, compute_decoding, explain_encoded
-from glassformer.explain.inputs import EncodedText, encode, encode_for_language_model
+from glassformer.explain.inputs import Answer, EncodedText, encode, encode_for_language_model, rows_of
 from glassformer.explain.learn.backward import GRADIENT, LOSS, backward_pass, loss_steps
 from glassformer.explain.one_label import NOT, label_index, looked_at
-from glassformer.explain.predictions import Answer, rows_of
-from glassformer.explain.record_store import RecordStore, get_parameter, take_slice, to_numpy
-from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
+from glassformer.explain.request import MAX_EDITED_TOKENS, MAX_TOKENS, TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject, View
+from glassformer.explain.trace import Trace, record
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
-from glassformer.runs.folder import RunFolder
+from glassformer.runs.folder import LEARNED_RECORD, RunFolder
+from glassformer.runs.model_folder import TOKENIZER, read_description, read_origin, save_model
+from glassformer.runs.records import JsonObject
 from glassformer.tasks import Task
+from glassformer.tasks.restoring import SETTINGS
 from glassformer.text.answers import number_text
 from glassformer.text.pairs import text_of
 from glassformer.training.optimizer import CombinedOptimizer, Muon, make_optimizer
+from glassformer.utils.atomic_io import write_folder_atomically, write_json
 from glassformer.utils.device import tuned
+from glassformer.utils.formatting import cell_text, code, counted
+
+if TYPE_CHECKING:
+    from glassformer.explain.explanation import Explanation
+
 
 FARTHEST = 1e6
 """Most standard deviations between a number to learn and the mean of the training numbers: its square is finite."""
@@ -103,11 +118,11 @@ def _number(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnsw
 
 def _translation(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
     n = len(_known_ids(subject.task.tokenizer.of_targets, answer))
-    longest = min(subject.task.config.text.max_len, MAX_FULL_TOKENS) - 1
+    longest = min(subject.task.config.text.max_len, MAX_EDITED_TOKENS) - 1
     if n > longest:
         raise UsageError(f"the answer has {n} tokens; at most {longest} can be learned at once")
     encoded = encode(subject, replace(request, target=answer))
-    return EncodedAnswer(encoded, [*encoded.following], encoded.answer)
+    return EncodedAnswer(encoded, [*encoded.following], encoded.text)
 
 
 def _masked_words(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
@@ -131,9 +146,9 @@ def _continuation(subject: Subject, request: TraceRequest, answer: str) -> Encod
     first = encoded.generation.first
     if first < 0:
         n = len(t.framed(t.encode(request.text))) + len(ids)
-        context = min(subject.task.config.text.max_len, MAX_LAYERED_TOKENS)
+        context = min(subject.task.config.text.max_len, MAX_TOKENS)
         raise UsageError(f"prompt and answer have {n} tokens, and {context} are read at once", "shorten them")
-    return EncodedAnswer(encoded, [None] * first + encoded.following[first:], encoded.answer)
+    return EncodedAnswer(encoded, [None] * first + encoded.following[first:], encoded.text)
 
 
 def _known_ids(t: Any, answer: str) -> list[int]:
@@ -363,34 +378,23 @@ class LearningFacts:
     """What the steps taken changed; null before the first."""
 
 
-class LearningStore(RecordStore):
-    """The records of a forward pass with the steps of the loss and of the backward pass.
+def learning_records(model: nn.Module, learner: Learner) -> Trace:
+    """Return the records of a forward pass with the steps of the loss and of the backward pass.
 
-    Args:
-        model: the model.
-        learner: the copy of it with the same weights that learns; its last update is read as "head.weight.exp_avg".
+    The learner has a copy of the model with the same weights.
     """
+    answer, records = learner.answer, record(model, learner.answer.encoded.model_inputs)
+    added = loss_steps(records["logits"], answer.labels, learner.config.label_smoothing, answer.target)
+    backward = backward_pass({**records, **added}, lambda name: get_parameter(model, name).detach(), records.params)
+    records.checks.append(_autograd_check(backward, learner))
+    records.add(added | dict(reversed(backward.items())))
+    return records
 
-    def __init__(self, model: nn.Module, learner: Learner) -> None:
-        answer, self.update = learner.answer, learner.update
-        super().__init__(model, answer.encoded.model_inputs, answer.encoded.streams)
-        smoothing, axes = learner.config.label_smoothing, self.params
-        added = loss_steps(self._kept["logits"], answer.labels, smoothing, answer.target)
-        backward = backward_pass({**self._kept, **added}, lambda name: get_parameter(model, name).detach(), axes)
-        added |= dict(reversed(backward.items()))
-        self._kept |= added
-        self.steps |= {id: step.without_value() for id, step in added.items()}
-        self.checks = [*self.checks, _autograd_check(backward, learner)]
 
-    def held(self, id: str, slice: str = "") -> np.ndarray | None:
-        if id in self.update:
-            return to_numpy(take_slice(self.update[id], self.params[id.rpartition(".")[0]], slice))
-        return super().held(id, slice)
-
-    def update_of(self, parameter: str) -> list[str]:
-        """Return the ids of what there is of the last update of a parameter, its value after it first; none before."""
-        found = [id for id in self.update if id.rpartition(".")[0] == parameter]
-        return [parameter, *found] if found else []
+def update_of(explanation: Explanation, parameter: str) -> list[str]:
+    """Return the ids of what there is of the last update of a parameter, its value after it first; none before."""
+    found = [id for id in explanation.update if id.rpartition(".")[0] == parameter]
+    return [parameter, *found] if found else []
 
 
 def _autograd_check(backward: Mapping[str, Step], learner: Learner) -> Check:
@@ -434,8 +438,8 @@ def known_answers(subject: Subject) -> list[tuple[str, str]]:
 def why_no_learning(task: Task, streams: Sequence[Stream]) -> str | None:
     """Return why no answer to a text can be learned, as a sentence; None where one can."""
     count = max(map(len, streams))
-    if count > MAX_FULL_TOKENS:
-        return f"learning takes up to {MAX_FULL_TOKENS} tokens, and this text has {count}"
+    if count > MAX_EDITED_TOKENS:
+        return f"learning takes up to {MAX_EDITED_TOKENS} tokens, and this text has {count}"
     return NO_ANSWER if task.explain_as == "text_embedder" else None
 
 
@@ -452,7 +456,7 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         raise UsageError("a model learns without edits only", "remove the edits, or the answer to learn")
     started = time.perf_counter()
     with tuned(subject.device):
-        view, labels = looked_at(subject, request)
+        view = looked_at(subject, request)
         without = replace(request, answer=None, learn_steps=0, lr=None, optimizer=None)
         answer = encode_answer(view, without, request.answer)
         if why := why_no_learning(view.task, answer.encoded.streams):
@@ -460,8 +464,9 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
         learner = Learner(view, answer, training_settings(subject, request))
 
         def explained(model: View, id: str, steps: int) -> Explanation:
-            own_request, records = replace(request, learn_steps=steps), LearningStore(model.model, learner)
-            return explain_encoded(model, labels, own_request, answer.encoded, records, id, started)
+            own_request, records = replace(request, learn_steps=steps), learning_records(model.model, learner)
+            found = explain_encoded(model, own_request, answer.encoded, records, id, started)
+            return replace(found, update=learner.update)
 
         base = explained(view, trace_id if request.learn_steps == 0 else f"{trace_id}-before", 0)
         loss = float(base.records[LOSS].value)
@@ -517,3 +522,93 @@ def training_settings(subject: Subject, request: TraceRequest) -> TrainConfig:
         muon = replace(config.muon, matrix_lr=config.muon.matrix_lr * request.lr / config.lr)
         config = replace(config, lr=request.lr, muon=muon)
     return config if request.optimizer is None else replace(config, optimizer=request.optimizer)
+
+
+def keep(explanation: Explanation, out: Path | str) -> Path:
+    """Write the model after the steps of learning into a new run folder, whole or not at all; return its path.
+
+    Of an ensemble the other members stay as they are.
+
+    Raises:
+        UsageError: no step was taken, or `out` is not empty.
+        ResourceError: the disk is full, or cannot be written.
+    """
+    facts, out, run = explanation.learning, Path(out), RunFolder(explanation.run.path)
+    if facts is None or facts.learned is None:
+        raise UsageError("no step of learning was taken that could be kept", "as in: run.learn(text, answer, steps=1)")
+    if out.resolve().is_relative_to(run.path.resolve()):
+        message = f"{out} lies in the folder of the run that learned, whose files stay as they are"
+        raise UsageError(message, "name a folder outside of it")
+    if out.is_symlink() or RunFolder(out).not_empty:
+        raise UsageError(f"{out} is {'a link' if out.is_symlink() else 'not empty'}", "name a new folder")
+    source = run.require_model_folder()
+    tokenizers = {TOKENIZER: (source / TOKENIZER).read_bytes()}
+    config, _ = read_description(source)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.is_dir():
+        out.rmdir()  # it is empty
+    with write_folder_atomically(out) as building:
+        weights, record = learned_weights(explanation), learned_record(explanation)
+        save_model(RunFolder(building).model, config, weights, tokenizers, _card(record, source))
+        write_json(building / LEARNED_RECORD, record)
+        if run.data.is_file():
+            (building / run.data.name).write_bytes(run.data.read_bytes())
+    return out
+
+
+def learned_weights(explanation: Explanation) -> dict[str, Tensor]:
+    """Return the weights of the whole run, with those that have learned in their place."""
+    view, labels = explanation.subject, explanation.labels
+    weights = {name: p.detach() for name, p in view.weights.named_parameters()}
+    prefix = f"members.{view.member}." if view.together else ""
+    learned = {f"{prefix}{name}": p.detach() for name, p in view.model.named_parameters()}
+    # Of several labels the one that learned has a row of the head; the tag of a word shares the whole head.
+    if labels is not None and labels.each[labels.shown].threshold is not None:
+        for name in (f"{prefix}head.weight", f"{prefix}head.bias"):
+            rows = weights[name].clone()
+            rows[labels.shown] = learned[name][0]
+            learned[name] = rows
+    return weights | learned
+
+
+def learned_record(explanation: Explanation) -> JsonObject:
+    """Return what was learned and how, and the settings of the run whose model learned it, as JSON data."""
+    facts, request = explanation.learning, explanation.request
+    assert facts is not None and facts.learned is not None
+    settings = training_settings(explanation.subject, request)
+    return {
+        "run": explanation.run.path.resolve().name,
+        "checkpoint": request.checkpoint,
+        "member": None if explanation.together is None else request.member,
+        "members": None if explanation.together is None else explanation.together.size,
+        "text": request.text,
+        "answer": facts.answer,
+        "steps": len(facts.learned.steps),
+        "optimizer": settings.optimizer,
+        "lr": settings.lr,
+        "loss_before": facts.loss,
+        "loss_after": facts.learned.loss,
+        "smoothing": facts.smoothing,
+        "left_out": facts.left_out,
+        SETTINGS: config_to_dict(explanation.run.task.config),
+    }
+
+
+def _card(record: JsonObject, source: Path) -> str:
+    origin = read_origin(source)
+    head = ["library_name: glassformer", *(origin.front_matter() if origin else [])]
+    steps, of = counted(record["steps"], "steps"), "The model"
+    if record["member"] is not None:
+        of = f"Member {record['member']} of the {record['members']} models"
+    text = [
+        "\n".join(["---", *head, "tags:", "- transformer", "---"]),
+        f"# {cell_text(record['run'])} after {steps} on one text",
+        f"{of} of {code(record['run'])} ({code(record['checkpoint'])}), after {steps} of {record['optimizer']} with "
+        f"learning rate {record['lr']:g} on the text below alone. Its loss went from {record['loss_before']:.4g} to "
+        f"{record['loss_after']:.4g} (label smoothing {record['smoothing']:g}). It was not evaluated.",
+        "| text | answer |\n| --- | --- |\n"
+        f"| {cell_text(record['text'], 1000)} | {cell_text(record['answer'], 1000)} |",
+    ]
+    if record["left_out"]:
+        text.append(f"Left out of these steps: {'; '.join(record['left_out'])}.")
+    return "\n\n".join([*text, *(origin.of_descendant() if origin else [])]) + "\n"

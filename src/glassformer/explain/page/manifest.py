@@ -12,24 +12,21 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
-from glassformer.config import DecodeConfig
-from glassformer.explain.capture.sites import SourceLine
-from glassformer.explain.capture.tape import Check, Step
+from glassformer.explain.capture.sites import Axis, Check, Step
+from glassformer.explain.capture.slices import wire_dtype
 from glassformer.explain.edits.apply import why_no_edits
-from glassformer.explain.edits.contributions import why_no_sum
-from glassformer.explain.edits.what_if import WhatIf
+from glassformer.explain.edits.effects import WhatIf
+from glassformer.explain.edits.sweeps import why_no_sum
 from glassformer.explain.explanation import PRECISION, Explanation
-from glassformer.explain.inputs import FAMILIES, GenerationInfo, Stacks, decode_settings
+from glassformer.explain.inputs import FAMILIES, Answer, DecodeLog, EnsembleMember, GenerationInfo, Prediction, Stacks
 from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningFacts, known_answers, why_no_learning
-from glassformer.explain.one_label import Labels
-from glassformer.explain.predictions import Answer, DecodeLog, EnsembleMember, Prediction, settings_json
-from glassformer.explain.record_store import WireDtype, get_parameter, weak_cache, wire_dtype
-from glassformer.explain.request import MAX_FULL_TOKENS, MAX_LAYERED_TOKENS, TraceRequest
+from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import (
     MODEL,
     CheckpointInfo,
+    Labels,
     Subject,
     checkpoint_sha256,
     checkpoint_step,
@@ -40,16 +37,11 @@ from glassformer.models.build import d_ff_of, d_head_of
 from glassformer.nn.operations import OPERATIONS, Row, row_of
 
 Json = dict[str, Any]
-MAX_TRACES = 4
-"""Maximum number of traces a server keeps; that of a long text takes a hundred megabytes."""
+MAX_TRACES, MAX_KEPT_TOKENS = 4, 1024
+"""Maximum number of traces a server keeps, and of their tokens: a long text takes hundreds of megabytes."""
 MAX_TEXT_BYTES = 200_000
 """Maximum size of a text that a server reads: far more than any model here, and still quick to tokenize."""
-LIMITS = {
-    "full": MAX_FULL_TOKENS,
-    "layered": MAX_LAYERED_TOKENS,
-    "max_traces": MAX_TRACES,
-    "max_text_bytes": MAX_TEXT_BYTES,
-}
+LIMITS = {"max_traces": MAX_TRACES, "max_text_bytes": MAX_TEXT_BYTES}
 N_ANSWERS, SHORT_TEXT = 12, 300
 """Maximum texts with right answers that are sent, and maximum characters of each."""
 
@@ -98,49 +90,13 @@ class RunInfo(TypedDict):
     """Example texts, from the evaluation of the run where it has been evaluated."""
     checkpoints: list[CheckpointInfo]
     """Oldest first, "model" last."""
-    defaults: Annotated[Json, DecodeConfig]
-    limits: Annotated[dict[str, int], 'Record<"full" | "layered" | "max_traces" | "max_text_bytes", number>']
-    """Maximum tokens of a text kept whole, and of one recorded a layer at a time; traces kept; bytes of a text."""
+    limits: Annotated[dict[str, int], 'Record<"max_traces" | "max_text_bytes", number>']
+    """Maximum traces kept, and bytes of a text."""
     learn: LearnDefaults
     operations: dict[str, Annotated[Json, Row]]
     """The table of operations and gradients, by which the page computes a step again and writes its formula."""
     start: NotRequired[list[Annotated[Json, TraceRequest]]]
     """Requests given on the command line: none, one text, or two to compare. Only the server sends it."""
-
-
-class SizedAxis(TypedDict):
-    """One axis of a tensor; `stream` names the tokens along it."""
-
-    name: Annotated[str, "AxisName"]
-    size: int
-    stream: NotRequired[Annotated[str, "StreamName"]]
-
-
-class TraceNode(TypedDict):
-    """A step of the forward pass, without its values."""
-
-    id: str
-    """"encoder.0.self.weights", "decoder.1.cross.q", "embedding.sum", "logits": see explain/trace.py."""
-    site: str
-    """What kind of step it is, a key of `SITES`: "weights", "residual:pre"."""
-    editable: bool
-    """Whether the forward pass uses its numbers, so that an edit of them changes what follows."""
-    op: str
-    inputs: list[str]
-    params: dict[str, str]
-    """Parameter id by role ("weight", "bias")."""
-    attrs: dict[str, float | str | bool | list[int | None]]
-    axes: list[SizedAxis]
-    dtype: WireDtype
-    min: float | None
-    """Minimum of the finite values; null for an empty tensor."""
-    max: float | None
-    source: Annotated[Json, SourceLine] | None
-    stack: Annotated[str, 'StreamName | "encoder" | "decoder" | "head"']
-    """source, target, text: the embedding of that stream."""
-    layer: int | None
-    """Counted from 0."""
-    block: Annotated[str, '"self" | "cross" | "ff"'] | None
 
 
 class Manifest(TypedDict):
@@ -162,12 +118,12 @@ class Manifest(TypedDict):
     """Of a classifier the one that was fitted on the validation texts; null where none was, or to other weights."""
     together: Annotated[Json, EnsembleMember] | None
     """The member of an ensemble that is traced, and the answer of all. null: a single model."""
-    nodes: list[TraceNode]
+    nodes: list[Step]
     """In order of computation, with an answer to learn up to its loss."""
-    gradients: list[TraceNode]
+    gradients: list[Step]
     """Those of the loss, of steps and parameters, in order of computation: from the loss to the first step. Empty
     without an answer to learn."""
-    params: dict[str, Annotated[dict[str, list[SizedAxis]], "{ axes: Axis[] }"]]
+    params: dict[str, Annotated[dict[str, list[Axis]], "{ axes: Axis[] }"]]
     """The parameters that some node uses."""
     predictions: list[Annotated[Json, Prediction]]
     decode: Annotated[Json, DecodeLog]
@@ -184,10 +140,9 @@ class Manifest(TypedDict):
     """What is learned of the answer of the request, and how; null without one."""
 
 
-@weak_cache
 def manifest(explanation: Explanation) -> Manifest:
-    """Return the manifest as JSON data; it is cached, so do not change it."""
-    steps, model = explanation.records.steps, explanation.subject.model
+    """Return the manifest as JSON data."""
+    steps = explanation.records
     no_edits = "a model learns without edits only" if explanation.learning else why_no_edits(explanation)
     no_learning = why_no_learning(explanation.subject.task, explanation.streams)
     refused = {"edits": no_edits, "contributions": no_edits or why_no_sum(steps), "learn": no_learning}
@@ -197,21 +152,12 @@ def manifest(explanation: Explanation) -> Manifest:
         format="glassformer-trace-1",
         model=model_info(explanation.subject, explanation.request.checkpoint),
         request=explanation.request.to_json(),
-        nodes=[node_json(step) for id, step in steps.items() if not is_gradient(id)],
-        gradients=[node_json(step) for id, step in reversed(steps.items()) if is_gradient(id)],
-        params={
-            name: {"axes": list(map(_sized, axes, get_parameter(model, name).shape))}
-            for name, axes in explanation.records.params.items()
-        },
-        decode=decode_json(explanation.decode),
+        nodes=[step.without_value() for id, step in steps.items() if not is_gradient(id)],
+        gradients=[step.without_value() for id, step in reversed([*steps.items()]) if is_gradient(id)],
+        params={name: {"axes": axes} for name, axes in explanation.records.params.items()},
         refused={what: why for what, why in refused.items() if why},
         edited=explanation.edited and explanation.edited.to_json(),
     )
-
-
-def decode_json(log: DecodeLog) -> Json:
-    """Return the log of decoding, with the settings of decoding alone."""
-    return vars(log) | {"settings": settings_json(log.settings)}
 
 
 def _fields(kind: Any, source: Any, **own: Any) -> Any:
@@ -220,24 +166,14 @@ def _fields(kind: Any, source: Any, **own: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return records as JSON data, with null for NaN and infinities."""
-    return msgspec.json.decode(msgspec.json.encode(value))
-
-
-def node_json(step: Step) -> TraceNode:
-    """Return a node of the manifest."""
-    axes = [_sized(axis.name, size, axis.stream) for axis, size in zip(step.axes, step.shape, strict=True)]
-    return _fields(TraceNode, step, axes=axes, dtype=wire_dtype(step.value), min=step.limits[0], max=step.limits[1])
-
-
-def _sized(name: str, size: int, stream: str | None = None) -> SizedAxis:
-    return {"name": name, "size": size, "stream": stream} if stream else {"name": name, "size": size}
+    """Return records as JSON data, with null for NaN and infinities, and for a tensor its element type."""
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=wire_dtype))
 
 
 def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
     """Return the description of a model; `checkpoint` is the name of the subject's weights."""
     task, config, t = subject.task, subject.task.config.model, subject.task.tokenizer
-    family = FAMILIES[task.explain_as].stacks
+    family = FAMILIES[task.explain_as][0]
     return _fields(
         ModelInfo,
         config,
@@ -266,7 +202,6 @@ def run_info(subject: Subject) -> RunInfo:
         "model": model_info(subject),
         "examples": examples(subject),
         "checkpoints": list_checkpoints(subject),
-        "defaults": settings_json(decode_settings(subject, TraceRequest(""))),
         "limits": LIMITS,
         "learn": _fields(LearnDefaults, train, matrix_lr=train.muon.matrix_lr, examples=answers[:N_ANSWERS]),
         "operations": operations_json(),

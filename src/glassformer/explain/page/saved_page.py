@@ -17,18 +17,16 @@ from typing import Annotated, Any, NotRequired, TypedDict
 import numpy as np
 
 from glassformer.errors import GlassformerError, UsageError
-from glassformer.explain.attribution.attribute import AttributeRequest, attribute, erase_words
-from glassformer.explain.attribution.value_function import METHODS
-from glassformer.explain.capture.tape import Step
+from glassformer.explain.attribution import METHODS, AttributeRequest, attribute, erase_words
+from glassformer.explain.capture.sites import Step
+from glassformer.explain.capture.slices import get_parameter
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.learn.backward import is_gradient
-from glassformer.explain.learn.learning import LearningStore
-from glassformer.explain.page.manifest import Json, Manifest, RunInfo, manifest, plain, run_info
-from glassformer.explain.page.responses import WHOLE, Packing, asset, pack
-from glassformer.explain.record_store import get_parameter
+from glassformer.explain.learn.learning import update_of
+from glassformer.explain.page.manifest import Json, Manifest, RunInfo, plain, run_info
+from glassformer.explain.page.security import WHOLE, Packing, asset, pack
 from glassformer.explain.subject import MODEL, Subject
-from glassformer.explain.watch.probes import ProbeAnswer, ProbeRequest, default_texts, probe
-from glassformer.explain.watch.training import Training, TrainingNow
+from glassformer.explain.watch import ProbeAnswer, Training, TrainingNow, default_texts, probe
 from glassformer.utils.formatting import counted
 
 MAX_BYTES = 20_000_000
@@ -124,7 +122,7 @@ def saved_page_html(
     unlearned = [e for e in explanations if e.base is None]  # of edits and of a model that learned there are none
     dropped: list[str] = []
     deadline = time.monotonic() + seconds
-    data: Any = {"run": run_info(explanation.run), "traces": [manifest(e) for e in explanations]} | shown
+    data: Any = {"run": run_info(explanation.run), "traces": [e.manifest() for e in explanations]} | shown
     needed = sum(len(part.encode()) for part in page) + size_of(data) + SENTENCES_BYTES
     if needed > max_bytes:
         raise UsageError(f"this page takes {needed:,} bytes without any tensor, more than {max_bytes:,}")
@@ -167,7 +165,7 @@ def saved_training(
             dropped.append(f"Training: {len(pairs) - i} of {len(pairs)} answers are left out, as they take long.")
             break
         try:
-            answers.append(probe(subject, ProbeRequest(text, name)))
+            answers.append(probe(subject, text, name))
         except GlassformerError as error:
             dropped.append(f"Training: {name} gives no answer: {error.message}.")
     return {"now": now, "texts": texts, "answers": answers}
@@ -230,7 +228,7 @@ def pack_tensors(
         """Store these tensors of `n` numbers together, all or none."""
         nonlocal spent
         if spent + n * (4 if exact else 1) + len(names) * NAMING_BYTES <= limit:  # at least
-            new = {name: packed_tensor(e.records.tensor(name), exact=exact, tiny=is_gradient(name)) for name in names}
+            new = {name: packed_tensor(e.tensor(name), exact=exact, tiny=is_gradient(name)) for name in names}
             size = sum(len(tensor["data"]) + len(name) + NAMING_BYTES for name, tensor in new.items())
             if spent + size <= limit:
                 packed[e.id] |= new
@@ -240,7 +238,7 @@ def pack_tensors(
 
     for e in explanations:
         same = set() if e.edited is None else set(e.edited.same)  # found under the first trace
-        for step in sorted(e.records.steps.values(), key=_rank):  # in computing order within a rank
+        for step in sorted(e.records.values(), key=_rank):  # in computing order within a rank
             n = step.value.numel()
             if step.id in same:
                 continue
@@ -252,7 +250,7 @@ def pack_tensors(
     sizes = [(get_parameter(e.subject.model, name).numel(), e, name) for e in explanations for name in e.records.params]
     parameters, before = sorted(sizes, key=lambda one: (explanations.index(one[1]), one[0])), spent
     for n, e, name in parameters:
-        if isinstance(e.records, LearningStore) and (parts := e.records.update_of(name)):
+        if parts := update_of(e, name):
             add("updates", e, parts, n * len(parts), min(room, before + UPDATES_BYTES), exact=True)
     limit, seen = min(room, with_parameters + spent - before), set[int]()
     for n, e, name in parameters:

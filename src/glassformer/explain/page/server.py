@@ -18,23 +18,25 @@ from starlette.routing import Route, Router
 
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.page.responses import (
+from glassformer.explain.page.security import (
     CONTENT_TYPES,
     STATIC,
     RequestError,
+    SecurityMiddleware,
     asset,
     json_response,
+    new_token,
+    read_json,
     tensor_response,
 )
-from glassformer.explain.page.security import SecurityMiddleware, new_token, read_json
 from glassformer.explain.page.service import Service, Worker
 from glassformer.explain.subject import Subject
-from glassformer.explain.watch.training import Followed
+from glassformer.explain.watch import Training
 from glassformer.utils.process_settings import cancellable
 
 HOST = "127.0.0.1"
 PORT = 8317
-"""Where it is served when no port is named, or at the next free one."""
+"""Where it is served when no port is named, or at the next free one of `N_PORTS`."""
 N_PORTS = 50
 
 
@@ -77,9 +79,7 @@ def build_app(
 
     async def tensor(request: Request) -> Response:
         wanted = *request.path_params.values(), request.query_params.get("slice", "")
-        values = await _within(request, reader, partial(service.held, *wanted), seconds)
-        if values is None:
-            values = await _within(request, worker, partial(service.tensor, *wanted), seconds)
+        values = await _within(request, reader, partial(service.tensor, *wanted), seconds)
         return tensor_response(values, request.query_params.get("dtype", "f32"))
 
     async def file(request: Request) -> Response:
@@ -150,7 +150,7 @@ class PageServer:
 
     def __init__(
         self,
-        subject: Subject | Followed,
+        subject: Subject | Training,
         *,
         port: int | None = None,
         start: Sequence[Explanation | Mapping[str, Any]] = (),
@@ -159,7 +159,7 @@ class PageServer:
 
         asset("index.html")  # nobody should be sent to a page that is not there
         learns = bool(start) and isinstance(start[0], Explanation) and start[0].learning is not None
-        screen = "training" if isinstance(subject, Followed) else "learn" if learns else "flow"
+        screen = "training" if isinstance(subject, Training) else "learn" if learns else "flow"
         self._listener = listen(port)
         self._workers, self.token = (Worker(), Worker()), new_token()
         self.port: int = self._listener.getsockname()[1]

@@ -15,34 +15,43 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict, TypeVar
+from dataclasses import MISSING, field, make_dataclass
+from functools import wraps
+from inspect import signature
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import numpy as np
 from msgspec import Meta
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution.attribute import AttributeRequest, attribute, erase
+from glassformer.explain.attribution import AttributeRequest, attribute, erase
+from glassformer.explain.edits.effects import explain_edited
 from glassformer.explain.edits.sweeps import SweepKind, sweep
-from glassformer.explain.edits.what_if import explain_edited
 from glassformer.explain.explanation import Explanation, compute_decoding, compute_explanation
 from glassformer.explain.learn.learning import explain_learning
 from glassformer.explain.page.manifest import (
+    MAX_KEPT_TOKENS,
     MAX_TEXT_BYTES,
     MAX_TRACES,
     Manifest,
     RunInfo,
-    decode_json,
-    manifest,
     plain,
     run_info,
 )
-from glassformer.explain.page.responses import RequestError
 from glassformer.explain.page.saved_page import saved_page_html, saved_training
+from glassformer.explain.page.security import RequestError
 from glassformer.explain.request import Id, Request, ShortText, TraceRequest
 from glassformer.explain.subject import Subject
-from glassformer.explain.watch.probes import MAX_PROBES, ProbeAnswer, ProbeRequest, ProbeTexts, default_texts, probe
-from glassformer.explain.watch.training import Action, Followed, Training, TrainingNow
+from glassformer.explain.watch import (
+    MAX_PROBES,
+    Action,
+    ProbeAnswer,
+    ProbeText,
+    Training,
+    TrainingNow,
+    default_texts,
+    probe,
+)
 from glassformer.utils.cpu_threads import let_go
 
 N_WAITING = 32
@@ -57,7 +66,7 @@ class Worker:
     def __init__(self, n_waiting: int = N_WAITING) -> None:
         let_go()  # of the threads that loading a model left behind
         self._queue: queue.Queue[tuple[Callable[[], Any], Future[Any]] | None] = queue.Queue(n_waiting)
-        # A daemon: work that takes long must not keep a process that was asked to stop.
+        # A daemon: work that takes long must not keep a process that should stop.
         self._thread = threading.Thread(target=self._work, name="glassformer-worker", daemon=True)
         self._thread.start()
 
@@ -90,64 +99,40 @@ class Worker:
             del waiting, job, future  # an answer may not be kept alive until the next question
 
 
-@dataclass(frozen=True)
-class SweepRequest(Request):
-    """What to edit in turn."""
+def question(method: Callable[..., Result]) -> Callable[[Service, dict[str, Any]], Result]:
+    """Let a method take its arguments as one JSON object, each of which is checked by its type."""
+    hints, names = get_type_hints(method, include_extras=True), list[Any]()
+    for one in [*signature(method).parameters.values()][1:]:
+        names.append((one.name, hints[one.name], field(default=MISSING if one.default is one.empty else one.default)))
+    name, more = f"{method.__name__.title()}Request", {"__doc__": method.__doc__}
+    request: Any = make_dataclass(name, names, bases=(Request,), namespace=more, frozen=True)
 
-    trace: ShortText
-    """Id of the trace; for "checkpoints" of one with edits."""
-    kind: SweepKind
-    """As of `Explanation.sweep`."""
-    other: ShortText | None = None
-    """Id of the second trace, for "states"."""
-    prediction: Id | None = None
-    """Index of the prediction, for "contributions"; default: the first generated token."""
+    @wraps(method)
+    def answer(self: Service, body: dict[str, Any]) -> Result:
+        return method(self, **vars(request.from_dict(body)))
 
-
-@dataclass(frozen=True)
-class ControlRequest(Request):
-    """What the training is asked for."""
-
-    action: Action
-
-
-@dataclass(frozen=True)
-class SaveRequest(Request):
-    """What is saved as a page: the requests of one or two texts, the address it begins at, texts of the training."""
-
-    request: dict[str, Any]
-    other: dict[str, Any] | None = None
-    view: Annotated[str, Meta(max_length=10_000)] = ""
-    training: Annotated[list[str], Meta(max_length=MAX_PROBES)] | None = None
+    answer.__annotations__ = {"request": request}
+    return answer
 
 
 SAVE_SECONDS = 10.0
 """Time limit for the attributions of a page saved from the page, where other requests wait meanwhile."""
 
 
-class SavedPageFile(TypedDict):
-    """A saved page as a file to download."""
-
-    page: str
-    """The HTML of the file."""
-    dropped: list[str]
-    """What the file lacks, a sentence each."""
-
-
 class Service:
     """One run and its latest traces.
 
-    All but `held` call the model, or wait for it, and belong in one thread; `held` reads stored tensors in another.
+    All but `tensor` call the model, or wait for it, and belong in one thread; `tensor` reads in another.
 
     Args:
         subject: the run; of one that is followed, what gives it, with its training.
         start: what the page shows first: explanations, which are kept, or requests.
     """
 
-    def __init__(self, subject: Subject | Followed, start: Sequence[Explanation | Mapping[str, Any]] = ()) -> None:
-        self.followed = subject if isinstance(subject, Followed) else None
-        self._subject = None if isinstance(subject, Followed) else subject
-        self._training = self.followed.training if self.followed else Training(subject.path)
+    def __init__(self, subject: Subject | Training, start: Sequence[Explanation | Mapping[str, Any]] = ()) -> None:
+        self.followed = subject if isinstance(subject, Training) else None
+        self._subject = None if isinstance(subject, Training) else subject
+        self._training = self.followed or Training(subject.path)
         self.start = [one.request.to_json() if isinstance(one, Explanation) else dict(one) for one in start]
         self._traces: list[Explanation] = []
         self._lock = threading.Lock()
@@ -181,25 +166,27 @@ class Service:
             raise UsageError(f"request: after must be a step; got {after[:40]!r}")
         return self._training.now(int(after or "0"))
 
-    def control(self, body: dict[str, Any]) -> dict[str, Any]:
+    @question
+    def control(self, action: Action) -> dict[str, Any]:
         """Ask the training for something, and return nothing."""
-        self._training.request(ControlRequest.from_dict(body).action)
+        self._training.request(action)
         return {}
 
-    def probes(self) -> ProbeTexts:
+    def probes(self) -> dict[str, Any]:
         """Return the texts that the screen Training begins with."""
         return default_texts(self.subject)
 
-    def probe(self, body: dict[str, Any]) -> ProbeAnswer:
+    @question
+    def probe(self, text: ProbeText, checkpoint: ShortText) -> ProbeAnswer:
         """Return the answer of a snapshot to a text; nothing is kept."""
-        return probe(self.subject, ProbeRequest.from_dict(body))
+        return probe(self.subject, text, checkpoint)
 
     def trace(self, body: dict[str, Any]) -> Manifest:
         """Trace a text and return its manifest; nothing is computed that is kept.
 
         Where edits are refused, no trace is kept, and none is dropped.
         """
-        return manifest(self._explain(_trace_request(body)))
+        return self._explain(_trace_request(body)).manifest()
 
     def _explain(self, request: TraceRequest) -> Explanation:
         """Return the explanation of a request; it is kept, and so are those it is computed from."""
@@ -221,31 +208,33 @@ class Service:
         self._keep(*used)
         return used[-1]
 
-    def save(self, body: dict[str, Any]) -> SavedPageFile:
-        """Return the file that `glassformer explain --out` writes, of a text with its edits and a second text.
+    @question
+    def save(
+        self,
+        request: dict[str, Any],
+        other: dict[str, Any] | None = None,
+        view: Annotated[str, Meta(max_length=10_000)] = "",
+        training: Annotated[list[str], Meta(max_length=MAX_PROBES)] | None = None,
+    ) -> dict[str, Any]:
+        """Return the file that `glassformer explain --out` writes, and what it lacks, a sentence each.
 
-        Of long translations it has fewer attributions, as it takes less time.
-        The page begins at the address `view`. Requests are sent rather than ids of traces, which may be dropped.
+        It holds the text of a request with its edits, a second text, and the answers to texts of the training. Of long
+        translations it has fewer attributions, as it takes less time. The page begins at the address `view`. Requests
+        are sent rather than ids of traces, which may be dropped.
         """
-        wanted, dropped = SaveRequest.from_dict(body), list[str]()
-        shown: dict[str, Any] = {"view": wanted.view} if wanted.view else {}
-        first = self._explain(_trace_request(wanted.request))
-        base = first.base or first
-        second = None if wanted.other is None else self._explain(_trace_request(wanted.other).without_edits())
-        other = None if second is None or second.request == base.request else second
-        edited = None if first.base is None else first
-        if wanted.training is not None:
-            shown["training"] = saved_training(self.subject, self._training, dropped, wanted.training, SAVE_SECONDS)
-        page, lacks = saved_page_html(base, edited=edited, other=other, seconds=SAVE_SECONDS, **shown)
+        dropped, shown = list[str](), dict[str, Any](view=view) if view else {}
+        first = self._explain(_trace_request(request))
+        base, edited = first.base or first, first if first.base else None
+        second = None if other is None else self._explain(_trace_request(other).without_edits())
+        if training is not None:
+            shown["training"] = saved_training(self.subject, self._training, dropped, training, SAVE_SECONDS)
+        second = None if second is None or second.request == base.request else second
+        page, lacks = saved_page_html(base, edited=edited, other=second, seconds=SAVE_SECONDS, **shown)
         return {"page": page, "dropped": [*dropped, *lacks]}
-
-    def held(self, trace_id: str, name: str, part: str) -> np.ndarray | None:
-        """Return `tensor` without waiting for the model; None where it takes another forward pass."""
-        return self._find(trace_id).records.held(name, part)
 
     def tensor(self, trace_id: str, name: str, part: str) -> np.ndarray:
         """Return the values of a node or parameter, or a slice of them."""
-        return self._find(trace_id).records.tensor(name, part)
+        return self._find(trace_id).tensor(name, part)
 
     def attribute(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the `Attribution` for an `AttributeRequest`."""
@@ -257,22 +246,26 @@ class Service:
         request = AttributeRequest.from_dict(body)
         return plain(erase(self._find(request.trace), request))
 
-    def sweep(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the sweep for a `SweepRequest`."""
-        request = SweepRequest.from_dict(body)
-        explanation, other = self._find(request.trace), request.other and self._find(request.other)
-        return plain(sweep(explanation, request.kind, other or None, request.prediction))
+    @question
+    def sweep(
+        self, trace: ShortText, kind: SweepKind, other: ShortText | None = None, prediction: Id | None = None
+    ) -> dict[str, Any]:
+        """Return `Explanation.sweep`; `trace` and `other` are ids of traces."""
+        return plain(sweep(self._find(trace), kind, self._find(other) if other else None, prediction))
 
     def decode(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return how a text is decoded, without tracing."""
         log, answer, streams = compute_decoding(self.subject, _trace_request(body))
-        return plain({"decode": decode_json(log), "answer": answer, "streams": streams})
+        return plain({"decode": log, "answer": answer, "streams": streams})
 
     def _keep(self, *explanations: Explanation) -> None:
         """Keep explanations as those used last; the least recently used are dropped."""
         new = {explanation.id: explanation for explanation in explanations}
         with self._lock:
-            self._traces = [*(e for e in self._traces if e.id not in new), *new.values()][-MAX_TRACES:]
+            kept = [*(e for e in self._traces if e.id not in new), *new.values()][-MAX_TRACES:]
+            while len(kept) > len(new) and sum(max(map(len, e.streams)) for e in kept) > MAX_KEPT_TOKENS:
+                kept.pop(0)
+            self._traces = kept
 
     def _like(self, request: TraceRequest) -> Explanation | None:
         """Return the kept explanation of a request."""

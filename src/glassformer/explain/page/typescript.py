@@ -21,55 +21,42 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 from msgspec import Meta
 
 from glassformer.config import DecodeConfig, docstrings
-from glassformer.explain.attribution.attribute import AttributeRequest, Attribution, Erased
-from glassformer.explain.capture.sites import AXES
-from glassformer.explain.edits.measure import Sweep
-from glassformer.explain.edits.states import StatesSweep
-from glassformer.explain.edits.what_if import WhatIf
-from glassformer.explain.page.manifest import Manifest, RunInfo, SizedAxis
-from glassformer.explain.page.responses import ApiError, ErrorDetail
+from glassformer.explain.attribution import AttributeRequest, Attribution, Erased
+from glassformer.explain.capture.sites import AXES, Step
+from glassformer.explain.edits.effects import Sweep, WhatIf
+from glassformer.explain.edits.sweeps import StatesSweep
+from glassformer.explain.inputs import LoggedHypothesis
+from glassformer.explain.page.manifest import Manifest, RunInfo
 from glassformer.explain.page.saved_page import SavedPageData
-from glassformer.explain.page.service import ControlRequest, SavedPageFile, SweepRequest
-from glassformer.explain.predictions import SCORING_FIELDS, LoggedHypothesis
+from glassformer.explain.page.service import Service
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.streams import StreamName
-from glassformer.explain.watch.probes import ProbeAnswer, ProbeRequest, ProbeTexts
-from glassformer.explain.watch.training import TrainingNow
+from glassformer.explain.watch import ProbeAnswer, TrainingNow
 
+QUESTIONS: list[type] = [one.__annotations__["request"] for one in (Service.sweep, Service.control, Service.probe)]
+"""Questions, as classes that the arguments of their methods make."""
 SENT = (
     Manifest,
     RunInfo,
     AttributeRequest,
     Attribution,
     Erased,
-    SweepRequest,
     Sweep,
     StatesSweep,
     SavedPageData,
-    SavedPageFile,
     TrainingNow,
-    ControlRequest,
-    ProbeRequest,
     ProbeAnswer,
-    ProbeTexts,
-    ApiError,
+    *QUESTIONS,
 )
 """The classes whose objects are requests or responses."""
-RENAMED: dict[type, str] = {
-    SizedAxis: "Axis",
-    LoggedHypothesis: "Hypothesis",
-    DecodeConfig: "DecodeSettings",
-    ErrorDetail: "ApiProblem",
-}
+RENAMED: dict[type, str] = {Step: "TraceNode", LoggedHypothesis: "Hypothesis", DecodeConfig: "DecodeSettings"}
 REQUESTS: dict[type, set[str]] = {
     TraceRequest: set(),
     AttributeRequest: {"trace"},
-    SweepRequest: set(),
-    ControlRequest: set(),
-    ProbeRequest: set(),
+    **{kind: set() for kind in QUESTIONS},
 }
 """Requests of the page: fields with a default are optional, except these, which the page always sends."""
-NOT_SENT = {DecodeConfig: SCORING_FIELDS, WhatIf: ("records", "answer")}
+NOT_SENT = {WhatIf: ("records", "answer")}
 PAGE = Path(__file__).parents[4] / "web" / "src"
 GENERATED = ("types.ts", "terms.ts")
 FIELD_KINDS = {"boolean": "flag", "number": "number", "string": "text", "number[]": "numbers", "string[]": "words"}
@@ -141,7 +128,7 @@ def _sent_fields(kind: Any) -> Iterator[tuple[str, Any, bool]]:
 
 def _fields(kind: Any, indent: str = "  ") -> list[str]:
     """Return the lines of the fields of an interface."""
-    lines, comments = [], docstrings(kind)
+    lines, comments = [], {} if kind in QUESTIONS else docstrings(kind)
     for name, hint, optional in _sent_fields(kind):
         lines += [f"{indent}/** {_comment(comments[name])} */"] if name in comments else []
         lines.append(f"{indent}{name}{'?' * optional}: {type_ts(hint, optional, indent)};")
@@ -175,7 +162,7 @@ def type_ts(hint: Any, optional: bool = False, indent: str = "") -> str:
         case origin, (limited, Meta()) if origin is Annotated:
             return inner_ts(limited)
         case origin, (_, meant) if origin is Annotated:
-            return meant if isinstance(meant, str) else _object(meant, indent)
+            return meant if isinstance(meant, str) else inner_ts(meant)
         case origin, kinds if origin in (Union, UnionType):
             kept = [kind for kind in kinds if not (optional and kind is NoneType)]
             return " | ".join(dict.fromkeys(map(inner_ts, kept)))

@@ -1,1 +1,0 @@
-"""Attribute predictions to input words, by leave-one-out or integrated gradients."""
