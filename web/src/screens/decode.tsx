@@ -15,13 +15,15 @@ import {
   asText, changesOf, forcedPrefix, hasSource, isClassifier, isEmbedder, isGiven, isMasked, lockReason, outputStream, predictionIndex,
   requestWithPrefix,
 } from "../trace/generation";
-import { filterAll, type Filtered, filterTop, isNeutral, NEUTRAL, samplingOf, type SamplingParams } from "../trace/sampling";
+import { filterAll, type Filtered, filterTop, isNeutral, KNOBS, NEUTRAL, samplingOf, type SamplingParams, samplingText } from "../trace/sampling";
 import { table } from "../trace/steps";
 import type { BeamCandidate, Candidate, DecodeLog, DecodeSettings, Manifest, Prediction, TraceRequest } from "../types";
 import { type Bar, Bars } from "../views/Bars";
-import { OutputTokens, PositionPicker, Tokens } from "../views/Choices";
+import { choosePrediction, OutputTokens, Tokens } from "../views/Choices";
+import { Form, Section } from "../views/Parts";
 import { NoAnswer } from "../views/Text";
 import { Table } from "../views/Table";
+import { useArrowKeys } from "../views/interaction";
 
 /**
  * Decomposes a classifier's logit into the contributions of the tokens' final vectors. Contributions are not
@@ -80,17 +82,12 @@ function DecodeForm({ manifest, sampling, onTrace }: { manifest: Manifest; sampl
   const waits = useValue(busy) !== null;
   const [chosen, setChosen] = useState({ ...settings, sample: !searches || settings.sample });
   const { sample, beam_size, length_penalty, decode_seed } = chosen;
-  const change = (next: Partial<DecodeSettings>): void => setChosen({ ...chosen, ...next });
+  const change = (next: Partial<DecodeSettings>) => setChosen({ ...chosen, ...next });
 
-  const write = (event: Event): void => {
-    event.preventDefault();
-    const decode: Partial<DecodeSettings> = sample
-      ? { sample, ...sampling, decode_seed }
-      : { sample, beam_size, length_penalty };
+  const write = () => {
     const request = requestWithPrefix(manifest, []);
-    onTrace({ ...request, decode: { ...request.decode, ...decode } });
+    onTrace({ ...request, decode: { ...request.decode, sample, ...(sample ? { ...sampling, decode_seed } : { beam_size, length_penalty }) } });
   };
-
   const how = (name: string, samples: boolean) => (
     <label><input type="radio" name="how" checked={sample === samples} onChange={() => change({ sample: samples })} /> {name}</label>
   );
@@ -98,7 +95,7 @@ function DecodeForm({ manifest, sampling, onTrace }: { manifest: Manifest; sampl
     <label>{name} <input type="number" required min={min} max={max} step={step} value={chosen[key]} onInput={(event) => change({ [key]: Number(event.currentTarget.value) })} /></label>
   );
   return (
-    <form class="row" onSubmit={write}>
+    <Form class="row" send={write}>
       {searches && <span class="row" role="group" aria-label="Decoding method">{how("Beam search", false)}{how("Sampling", true)}</span>}
       {sample ? field("Seed", "decode_seed", 0, 1e9) : <>{field("Beam size", "beam_size", 1, 10)}{field("Length penalty", "length_penalty", 0, 3, 0.1)}</>}
       <button type="submit" class="quiet" data-role="write-again" disabled={waits}>
@@ -109,7 +106,7 @@ function DecodeForm({ manifest, sampling, onTrace }: { manifest: Manifest; sampl
           Remove the forced tokens
         </button>
       )}
-    </form>
+    </Form>
   );
 }
 
@@ -134,8 +131,7 @@ function ClassifierView({ manifest }: { manifest: Manifest }) {
       </p>
       <div class="columns">
         <ContributionsSection manifest={manifest} prediction={prediction} chosen={chosen} binary={binary} />
-        <section aria-labelledby="probability-title">
-          <h2 id="probability-title">From {binary ? "logit" : "logits"} to probability</h2>
+        <Section title={`From ${binary ? "logit" : "logits"} to probability`}>
           <SamplingSlider param="temperature" value={Number(temperature.toFixed(3))} onInput={heat} />
           {fitted && <p class="note">Fitted on validation: <button class="quiet" data-role="fitted" onClick={() => heat(fitted)}>{number(fitted)}</button></p>}
           <Bars
@@ -149,18 +145,17 @@ function ClassifierView({ manifest }: { manifest: Manifest }) {
             }))}
           />
           {binary && <p class="note">Two classes share one logit: the logit of {visible(first!.piece)} is fixed at 0.</p>}
-        </section>
+        </Section>
       </div>
       {labels?.each[0]!.threshold != null && (
-        <section aria-labelledby="labels-title" data-role="labels">
-          <h2 id="labels-title">Each label by itself</h2>
+        <Section title="Each label by itself" data-role="labels">
           <p>Each is a decision of its own, on the same vector; this page looks at {labels.each[labels.shown]!.name}. A label is answered from its threshold on, chosen on validation.</p>
           <Bars
             label="Labels" bars={labels.each.map((label, key) => ({ ...label, key })).sort((a, b) => b.probability - a.probability).slice(0, 20).map(({ name, probability, threshold, key }) => ({
               key, label: name, value: probability, text: percent(probability), note: `threshold ${percent(threshold!)}`, strong: probability >= threshold!,
             }))}
           />
-        </section>
+        </Section>
       )}
     </>
   );
@@ -184,11 +179,10 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: { manife
   }
   const off = Math.abs((parts?.logit ?? 0) - of.logit), ok = off <= (x.value?.dtype === "f16" ? 2e-3 : 1e-5) * (parts?.size ?? 0); // a saved page rounds to 16-bit floats
   if (manifest.nodes.some((one) => one.id === "pooler")) {
-    return <section><h2>Pooler before the head</h2><p class="note">The pooler before the head has an activation, so a logit is no sum over the tokens. {why}</p></section>;
+    return <Section title="Pooler before the head"><p class="note">The pooler before the head has an activation, so a logit is no sum over the tokens. {why}</p></Section>;
   }
   return (
-    <section aria-labelledby="apart-title">
-      <h2 id="apart-title">Contribution of each token to {quantity}</h2>
+    <Section title={`Contribution of each token to ${quantity}`}>
       <p>{only == null ? SENTENCES[how] : "Only the vector of the word’s first token is used."} With the bias, the contributions sum to the logit.</p>
       {!parts ? <p class="note" role={error ? "alert" : undefined}>{error?.message ?? "Loading …"}</p> : (
         <>
@@ -205,7 +199,7 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: { manife
         </>
       )}
       <p class="note">Contributions are not attributions: through attention, a vector depends on all tokens. {why}</p>
-    </section>
+    </Section>
   );
 }
 
@@ -247,7 +241,8 @@ const TOP = 30;
 const GAP = 46;
 const LEFT = 92;
 const ROW_HEIGHT = 26;
-const CHARACTER_WIDTH = 8.2;
+/** Of the letters of a fixed width that the tree is written in. */
+const CHARACTER_WIDTH = 8.5;
 const MARGIN = 12;
 
 /** Longer tokens are truncated in the tree. */
@@ -263,11 +258,8 @@ function cut(piece: string): string {
   return letters.length <= MAX_TOKEN_CHARS ? letters.join("") : `${letters.slice(0, MAX_TOKEN_CHARS - 1).join("")}…`;
 }
 
-/** Estimated width of a token, where no browser can measure it. */
-const estimatedWidth = (piece: string) => [...piece].length * CHARACTER_WIDTH;
-
-/** The layout of all candidates, with or without pruned ones. `widthOf` measures tokens. */
-export function layoutBeam(log: DecodeLog, showPruned: boolean, widthOf = estimatedWidth): BeamLayout {
+/** The layout of all candidates, with or without pruned ones. */
+export function layoutBeam(log: DecodeLog, showPruned: boolean): BeamLayout {
   const edges: number[] = [];
   let live: (BeamNode | null)[] = [null]; // by row; null is the start
   let x = LEFT;
@@ -280,7 +272,7 @@ export function layoutBeam(log: DecodeLog, showPruned: boolean, widthOf = estima
       const node: BeamNode = {
         step, key: `${step}.${index}`, candidate, outcome, chosen: false, parent: live[candidate.parent] ?? null, x,
         y: TOP + column.length * ROW_HEIGHT,
-        width: widthOf(cut(candidate.piece)),
+        width: [...cut(candidate.piece)].length * CHARACTER_WIDTH,
       };
       column.push(node);
       if (candidate.row !== null) next[candidate.row] = node;
@@ -302,12 +294,12 @@ export function pathTo(node: BeamNode): BeamNode[] {
   return [...(node.parent ? pathTo(node.parent) : []), node];
 }
 
-/** The target of an arrow key: left to the parent, right to the best extension, up and down in the column. */
+/** The target of a key: left to the parent, right to the best extension, up and down in the column. */
 export function neighbour({ columns }: BeamLayout, node: BeamNode, key: string): BeamNode | null | undefined {
   const column = columns[node.step]!, at = column.indexOf(node);
   const targets: Record<string, BeamNode | null | undefined> = {
     ArrowLeft: node.parent, ArrowRight: columns[node.step + 1]?.find((next) => next.parent === node), ArrowUp: column[at - 1], ArrowDown: column[at + 1],
-    Home: columns[0]?.[0], End: columns.flat().filter((one) => one.chosen).at(-1),
+    Enter: node, " ": node, Home: columns[0]?.[0], End: columns.flat().filter((one) => one.chosen).at(-1),
   };
   return targets[key];
 }
@@ -315,15 +307,14 @@ export function neighbour({ columns }: BeamLayout, node: BeamNode, key: string):
 function BeamSection({ manifest, step, onForce }: { manifest: Manifest; step: number; onForce: (prefix: number[]) => void }) {
   const { decode: log } = manifest;
   const { beam, pruned } = useValue(route).params;
-  const layout = layoutBeam(log, pruned !== "0", measured);
-  const all = layoutBeam(log, true, measured).columns.flat();
+  const layout = layoutBeam(log, pruned !== "0");
+  const all = layoutBeam(log, true).columns.flat();
   const node = all.find(({ key }) => key === beam) ?? all.find((one) => one.step === step && one.chosen);
   const ended = all.filter(({ outcome }) => outcome === "finished").sort((a, b) => b.candidate.score - a.candidate.score).slice(0, 8);
   const { beam_size: width, length_penalty: penalty } = log.settings;
-  const select = ({ key }: BeamNode): void => setParams({ beam: key });
+  const select = ({ key }: BeamNode) => setParams({ beam: key });
   return (
-    <section class="beam-section" aria-labelledby="beam-title">
-      <h2 id="beam-title">{width === 1 ? "Greedy search" : "Beam search"}</h2>
+    <Section title={width === 1 ? "Greedy search" : "Beam search"}>
       <p>
         {width === 1
           ? "Each step takes the most probable token and drops the others."
@@ -341,7 +332,7 @@ function BeamSection({ manifest, step, onForce }: { manifest: Manifest; step: nu
         {ended.length > 0 && <FinishedTable nodes={ended} penalty={penalty} onSelect={select} />}
         {node && <ScoreTable node={node} penalty={penalty} onForce={onForce} />}
       </div>
-    </section>
+    </Section>
   );
 }
 
@@ -388,6 +379,8 @@ function FinishedTable({ nodes, penalty, onSelect }: { nodes: BeamNode[]; penalt
   );
 }
 
+const BEAM_KEYS = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "Enter", " "];
+
 /** The column of the step is highlighted. */
 function BeamTree({ layout, step, selected, onSelect }: { layout: BeamLayout; step: number; selected: string | undefined; onSelect: (node: BeamNode) => void }) {
   const box = useRef<HTMLDivElement>(null);
@@ -404,18 +397,13 @@ function BeamTree({ layout, step, selected, onSelect }: { layout: BeamLayout; st
     element.scrollLeft = left - element.clientWidth / 3;
   }, [left]);
 
-  const move = (event: KeyboardEvent, node: BeamNode): void => {
-    const next = event.key === "Enter" || event.key === " " ? node : neighbour(layout, node, event.key);
-    if (!next) return;
-    event.preventDefault();
-    event.stopPropagation();
-    onSelect(next);
-    box.current?.querySelector<SVGGElement>(`[data-beam="${next.key}"]`)?.focus();
-  };
-
+  const { group } = useArrowKeys(Object.fromEntries(BEAM_KEYS.map((key) => [key, key])), (key) => {
+    const next = entry && neighbour(layout, entry, key);
+    if (next) onSelect(next);
+  });
   return (
     <div class="beam-box" ref={box}>
-      <svg class="beam" width={width} height={height} role="group" aria-label="Beam search tree">
+      <svg class="beam" width={width} height={height} role="group" aria-label="Beam search tree" {...(group as object)}>
         <rect class="beam-column" x={left - 8} y={TOP - 10} width={18 + Math.max(12, ...(columns[step] ?? []).map((node) => node.width))} height={height} />
         {edges.map((x, t) => <text key={t} class="beam-step" data-now={t === step} x={x} y={14}>{t + 1}</text>)}
         <text class="beam-step" x={4} y={TOP + 5}>start</text>
@@ -426,7 +414,7 @@ function BeamTree({ layout, step, selected, onSelect }: { layout: BeamLayout; st
           <g
             key={node.key} class="beam-node" data-beam={node.key} data-outcome={node.outcome} data-chosen={node.chosen} role="button"
             aria-pressed={node === at} tabindex={node === entry ? 0 : -1} aria-label={description(node)}
-            onClick={() => onSelect(node)} onKeyDown={(event) => move(event, node)}
+            onClick={() => onSelect(node)}
           >
             <title>{description(node)}</title>
             <rect x={node.x - 6} y={node.y - 11} width={node.width + 12} height={22} rx={3} />
@@ -437,15 +425,6 @@ function BeamTree({ layout, step, selected, onSelect }: { layout: BeamLayout; st
       </svg>
     </div>
   );
-}
-
-const pen = document.createElement("canvas").getContext("2d");
-
-/** The width of a token in the tree, in bold. */
-function measured(piece: string): number {
-  if (!pen) return 0;
-  pen.font = `700 14px ${getComputedStyle(document.body).fontFamily}`;
-  return pen.measureText(piece).width;
 }
 
 /** The path from the parent to this candidate. */
@@ -483,25 +462,23 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
   const index = predictionIndex(manifest, params["position"]);
   const prediction = predictions[index];
   const masked = isMasked(manifest);
-  const sampling = masked ? NEUTRAL : samplingParams(manifest, params["sampling"]);
+  const sampling = masked ? NEUTRAL : samplingOf(manifest, params["sampling"]);
   const neutral = isNeutral(sampling);
   const position = prediction?.position ?? 0;
   const { filtered, loading } = useFiltered(manifest, index, sampling);
 
-  const ask = (request: TraceRequest, next: number | null): void => {
+  const ask = (request: TraceRequest, next: number | null) => {
     trace(request);
     setParams({ position: next, sampling: null });
   };
-  const force = (prefix: number[], next: number): void => ask(requestWithPrefix(manifest, prefix), next);
-  const goTo = (i: number): void => setParams({ position: predictions[i]?.position ?? 0, beam: null });
+  const force = (prefix: number[], next: number) => ask(requestWithPrefix(manifest, prefix), next);
   useScreenKeys((event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!by || (event.target instanceof Element && event.target.closest("input, .beam-box, nav"))) return false;
-    goTo(Math.max(0, Math.min(predictions.length - 1, index + by)));
+    choosePrediction(manifest, Math.max(0, Math.min(predictions.length - 1, index + by)));
     return true;
   });
   if (!prediction || !filtered) return <p>There is no step to show, because the text is empty.</p>;
-  const last = predictions.length - 1, place = `step ${index + 1} of ${last + 1}`;
   const locked = masked ? "" : lockReason(manifest, position, source.live);
 
   return (
@@ -513,17 +490,8 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
           : `The model generates one token per step, from a probability for each of the ${count(model.vocab_size)} tokens of the vocabulary: the search or sampling selects one, which the next step reads.`}
       </p>
       <section aria-label="Steps">
-        <OutputTokens manifest={manifest} index={index} label="Output" onStep={goTo} />
-        <div class="slider">
-          <button type="button" class="quiet" aria-label="Previous step" disabled={index === 0} onClick={() => goTo(index - 1)}>←</button>
-          <input
-            type="range" min={0} max={last} value={index} data-role="step" aria-label="Step"
-            aria-valuetext={`${place}: ${prediction.actual ? visible(prediction.actual.piece) : "next token"}`}
-            onInput={(event) => goTo(Number(event.currentTarget.value))}
-          />
-          <button type="button" class="quiet" aria-label="Next step" disabled={index === last} onClick={() => goTo(index + 1)}>→</button>
-          <span class="note">{place}. Colour: probability of each token.</span>
-        </div>
+        <OutputTokens manifest={manifest} index={index} label="Output" />
+        <p class="note">Step {index + 1} of {predictions.length}. Colour: probability of each token.</p>
       </section>
       <div class="columns">
         <section aria-labelledby="after-title">
@@ -540,17 +508,16 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
             {locked ?? "Select a bar to force that token."}
           </p>
         </section>
-        {!masked && <section aria-labelledby="sampling-title">
-          <h2 id="sampling-title">Sampling</h2>
+        {!masked && <Section title="Sampling">
           <div class="sampling-sliders" role="group" aria-label="Temperature and filters">
-            {(Object.keys(SLIDERS) as (keyof SamplingParams)[]).map((param) => <SamplingSlider key={param} param={param} value={sampling[param]} onInput={(value) => setParams({ sampling: formatParams({ ...sampling, [param]: value }) })} />)}
+            {KNOBS.map((param) => <SamplingSlider key={param} param={param} value={sampling[param]} onInput={(value) => setParams({ sampling: samplingText({ ...sampling, [param]: value }) })} />)}
           </div>
           <p>
             {`${filtered.exact ? "" : "About "}${count(filtered.nKept)} token${filtered.nKept === 1 ? "" : "s"} can be sampled.`}
             {params["sampling"] && <> <button type="button" class="link" onClick={() => setParams({ sampling: null })}>Reset</button></>}
           </p>
           {source.live && <DecodeForm key={manifest.id} manifest={manifest} sampling={sampling} onTrace={(request) => ask(request, null)} />}
-        </section>}
+        </Section>}
       </div>
       {decode.kind === "beam" && decode.steps.length > 0 && (
         <BeamSection manifest={manifest} step={Math.min(index, decode.steps.length - 1)} onForce={(prefix) => force(prefix, prefix.length)} />
@@ -594,14 +561,6 @@ function useFiltered(manifest: Manifest, index: number, sampling: SamplingParams
     : filterTop(prediction.top, prediction.logsumexp, size, sampling, suppressed, BARS);
   return { filtered, loading: wanted && !loaded.value && !loaded.error };
 }
-
-function samplingParams(manifest: Manifest, text: string | undefined): SamplingParams {
-  const given = (text ?? "").split(",").map(Number);
-  if (given.length !== 4 || !given.every((x) => x >= 0)) return samplingOf(manifest);
-  return { temperature: given[0]!, top_k: given[1]!, top_p: given[2]! || 1, min_p: given[3]! };
-}
-
-const formatParams = ({ temperature, top_k, top_p, min_p }: SamplingParams): string => [temperature, top_k, top_p, min_p].join(",");
 
 interface NextProps {
   filtered: Filtered;
@@ -656,7 +615,7 @@ function ChangedPredictions({ manifest }: { manifest: Manifest }) {
     <>
       <h1>Decode</h1>
       <p>How your edits change the probability of each {decided ? "class" : "token"}, in percentage points (pp), after minus before.</p>
-      {!decided && <PositionPicker trace={manifest} position={position} />}
+      {!decided && <OutputTokens manifest={manifest} index={index} label="Output" />}
       <h2>{decided ? "Classes" : <>{isMasked(manifest) ? "At" : "After"} <i><bdi>{visible(outputStream(manifest).pieces[position])}</bdi></i></>}</h2>
       <div class="decode-changes"><Bars
         label="Changes of the probabilities" signs limit={Math.abs(largest[0]?.change ?? 0) || 1}

@@ -21,7 +21,7 @@ import {
 } from "../trace/steps";
 import type { Manifest, SourceLine, TraceNode } from "../types";
 import { Bars, Track } from "../views/Bars";
-import { HeadPicker, PositionPicker } from "../views/Choices";
+import { HeadPicker, OutputTokens } from "../views/Choices";
 import { Matrix } from "../views/Matrix";
 import { Table } from "../views/Table";
 import { Terms, termsIn } from "../views/Terms";
@@ -273,7 +273,7 @@ function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell; trace
   return (
     <section class="step-numbers" aria-label="Numbers">
       {heads > 0 && <HeadPicker heads={heads} head={cell.head} />}
-      {places.row !== null && <PositionPicker trace={trace} position={cell.position} />}
+      {places.row !== null && <OutputTokens manifest={trace} index={predictionIndex(trace, `${cell.position}`)} label="Position" />}
       <Matrix
         node={node.id} slice={slice} label={title(node)} mask={masked ?? own.value} scale={scaleOfNode(node)} limit={node.dtype === "i32" ? Infinity : undefined} cell={[cell.row, cell.col]} onSelect={choose}
         rowLabels={rows && (named(places.rows) ?? (rows.name === "token" ? rowTextsOf(trace, node) : axisLabels(trace, rows)))} colLabels={named(places.cols) ?? (across && axisLabels(trace, across))}
@@ -300,7 +300,7 @@ function Candidates({ node, cell, trace }: { node: TraceNode; cell: Cell; trace:
   const slice = prediction.position === null ? "" : `token:${rowOf(trace, prediction)};${idsSlice("vocab", shown.map((one) => one.id))}`;
   return (
     <section class="step-numbers" aria-label="Numbers">
-      {prediction.position !== null && <PositionPicker trace={trace} position={prediction.position} />}
+      {prediction.position !== null && <OutputTokens manifest={trace} index={trace.predictions.indexOf(prediction)} label="Position" />}
       {shares && (
         <Bars
           label={changes ? "Changes of the probabilities" : "Probabilities"} onChoose={(key) => choose(0, Number(key))} {...(changes && { signs: true, limit: magnitude(numbers) || 1 })}

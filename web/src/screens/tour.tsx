@@ -16,7 +16,7 @@ import {
   forcedPrefix, hasSource, isClassifier, isEmbedder, isGiven, isMasked, outputStream, requestWithPrefix, rowTexts, targetIndex,
 } from "../trace/generation";
 import { type AttentionGroup, attentionGroups } from "../trace/heads";
-import { filterAll, filterTop, NEUTRAL, samplingOf } from "../trace/sampling";
+import { filterAll, filterTop, NEUTRAL, samplingOf, samplingText } from "../trace/sampling";
 import { erasedPositions, keyOf, nameOf, type Word, wordsOf } from "../trace/words";
 import type { AttributeRequest, Manifest, Prediction, Sweep, SweepRow, WhatIf } from "../types";
 import { Terms } from "../views/Terms";
@@ -252,7 +252,7 @@ const temperature: Make = ({ trace, classifier, masked }) => {
   const prediction = trace.predictions[index];
   if (masked || !prediction) return null;
   const own = classifier ? NEUTRAL : samplingOf(trace), token = classifier ? prediction.top[0]! : prediction.actual!, hot = twice(own.temperature);
-  const task: Params = classifier ? { heat: hot } : { sampling: [hot, own.top_k, own.top_p, own.min_p].join(",") };
+  const task: Params = classifier ? { heat: hot } : { sampling: samplingText({ ...own, temperature: hot }) };
   const now = () => Number((classifier ? route.value.params.heat : route.value.params.sampling?.split(",")[0]) ?? 0);
   const drawn = async (t: number) => {
     const { suppressed } = trace.generation, size = trace.model.vocab_size, sampling = { ...own, temperature: t };
@@ -294,14 +294,14 @@ const force: Make = ({ trace, classifier, masked }) => {
   if (index < 0) return null;
   const { position: at, actual } = trace.predictions[index]!, position = at ?? 0, other = alternative(index)!;
   const prefix = forcedPrefix(trace, position, other.id), rest = ids.slice(position + 2);
-  const { temperature: t, top_k, top_p, min_p } = samplingOf(trace);
+
   return {
     title: "Another token",
     question: `${early < 0 ? "The" : "In the first half of its answer the"} model was least certain at “${visible(actual!.piece)}”: ${probability(actual!)}, against ${probability(other)} for “${visible(other.piece)}”. Forced to write that there, how does it continue?`,
     options: ["With the same tokens as before", "With other tokens"],
     todo: `Select the bar of “${visible(other.piece)}”, which forces it.`,
     control: `[data-role=force][data-candidate="${other.id}"]`,
-    screen: "decode", params: { position, sampling: hasSource(trace) ? null : [t, top_k, top_p, min_p].join(",") },
+    screen: "decode", params: { position, sampling: hasSource(trace) ? null : samplingText(samplingOf(trace)) },
     task: () => {
       ask(requestWithPrefix(trace, prefix));
       setParams({ position: position + 1 });

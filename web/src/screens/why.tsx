@@ -182,7 +182,7 @@ function SweepView({ trace, kind }: { trace: Manifest; kind: Kind }) {
   return (
     <>
       {kind === "contributions" && !isClassifier(trace) && !isMasked(trace) && !numeric && (
-        <OutputTokens manifest={trace} index={index} label="Output token" onStep={(i) => setParams({ position: trace.predictions[i]!.position })} />
+        <OutputTokens manifest={trace} index={index} label="Output token" />
       )}
       {kind === "states" && <SecondText key={second?.request.text} given={second?.request.text} numeric={numeric} />}
       {request && !value && (error ? <ErrorText error={error} /> : <p class="note" aria-live="polite">Computing …</p>)}
@@ -429,12 +429,7 @@ function Question({ manifest, index, request }: { manifest: Manifest; index: num
   const choices = decided ? top : top.filter((c) => c.id !== actual?.id).slice(0, 20);
   return (
     <>
-      {!decided && (
-        <OutputTokens
-          manifest={manifest} index={index} label="Output token to explain"
-          onStep={(i) => setParams({ position: manifest.predictions[i]!.position, foil: null, erased: null })}
-        />
-      )}
+      {!decided && <OutputTokens manifest={manifest} index={index} label="Output token to explain" />}
       <div class="row">
         <Choices name="method" label="Method" options={METHODS.map(({ id, name }) => [id, name] as const)} chosen={request.method!} onChoose={(id) => setParams({ method: id === "erase" ? null : id })} />
         {!(decided && top.length === 2) && (

@@ -167,7 +167,7 @@ export const selection = computed([route], (): { node: string | null; head: numb
   return { node: node ?? null, head: whole(head) ?? 0, row: whole(row), col: whole(col) };
 });
 
-type Patch = Record<string, string | number | null>;
+export type Patch = Record<string, string | number | null>;
 
 function withPatch(params: Record<string, string>, patch: Patch): Record<string, string> {
   const out = { ...params };

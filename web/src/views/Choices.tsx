@@ -111,13 +111,15 @@ export function Tokens(props: TokensProps) {
   );
 }
 
-/** The generated tokens, coloured by probability, to select a step. */
-export function OutputTokens({ manifest, index, label, onStep }: { manifest: Manifest; index: number; label: string; onStep: (index: number) => void }) {
+/** Selects a prediction in the address; what was selected within another is forgotten. */
+export const choosePrediction = ({ predictions }: Manifest, index: number) => setParams({ position: predictions[index]?.position ?? 0, beam: null, foil: null, erased: null, cell: null });
+
+/** The generated tokens, coloured by probability, to select a prediction. */
+export function OutputTokens({ manifest, index, label }: { manifest: Manifest; index: number; label: string }) {
   const { predictions } = manifest;
   const stream = outputStream(manifest);
-  // A generated end token is not an input of the model, so the stream lacks it.
-  const end = predictions.at(-1)?.actual;
-  const pieces = end && !isMasked(manifest) ? [...stream.pieces, end.piece] : stream.pieces;
+  // What is predicted at the end is not an input of the model, so the stream lacks it.
+  const pieces = isMasked(manifest) ? stream.pieces : [...stream.pieces, predictions.at(-1)?.actual?.piece ?? "…"];
   const box = useRef<HTMLDivElement>(null);
   const position = predictions[index]?.position ?? 0;
   useEffect(() => {
@@ -129,9 +131,8 @@ export function OutputTokens({ manifest, index, label, onStep }: { manifest: Man
   return (
     <div class="written" ref={box}>
       <Tokens
-        stream={{ ...stream, pieces }} chosen={predictedPosition(manifest, position)} label={label} scale="sequential" limit={3}
-        weights={probabilities}
-        onChoose={(token) => onStep(Math.max(0, predictions.findIndex((one) => predictedPosition(manifest, one.position) === token)))}
+        stream={{ ...stream, pieces }} chosen={predictedPosition(manifest, position)} label={label} scale="sequential" limit={3} weights={probabilities}
+        onChoose={(token) => choosePrediction(manifest, Math.max(0, predictions.findIndex((one) => predictedPosition(manifest, one.position) === token)))}
       />
     </div>
   );
@@ -166,20 +167,6 @@ export function HeadPicker({ heads, head }: { heads: number; head: number }) {
       {Array.from({ length: heads }, (_, h) => (
         <button key={h} type="button" class="quiet" aria-pressed={h === head} onClick={() => setParams({ head: h })}>{h}</button>
       ))}
-    </div>
-  );
-}
-
-/** Selects the position in the address. */
-export function PositionPicker({ trace, position }: { trace: Manifest; position: number }) {
-  const tokens = outputStream(trace);
-  return (
-    <div class="positions">
-      <p class="small">Predictions after the selected token</p>
-      <Tokens
-        stream={tokens} chosen={position} label="Position"
-        onChoose={(index) => setParams({ position: index, cell: null })}
-      />
     </div>
   );
 }
