@@ -14,6 +14,7 @@ import type { Manifest, Prediction, RunInfo, TraceRequest } from "../types";
 import { Bars } from "../views/Bars";
 import { Choices, HeadPicker, Tokens } from "../views/Choices";
 import { Matrix, Thumb, thumbHeight } from "../views/Matrix";
+import { Form, Section, Select } from "../views/Parts";
 import { submitOnEnter } from "../views/Text";
 import { fetchLayer, type LayerValues, useWeights, Waiting } from "../views/weights";
 
@@ -116,14 +117,6 @@ export function differingTokens(a: readonly number[], b: readonly number[]): boo
   });
 }
 
-interface FilmStripProps {
-  manifest: Manifest;
-  view: View;
-  checkpoints: RunInfo["checkpoints"];
-  chosen: string | null;
-  onChoose: (checkpoint: string) => void;
-}
-
 interface Frame {
   values?: LayerValues;
   error?: string;
@@ -142,7 +135,7 @@ async function frameOf(weights: string, slice: string, request: TraceRequest): P
   }
 }
 
-function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: FilmStripProps) {
+function FilmStrip({ manifest, view, checkpoints, chosen }: { manifest: Manifest; view: View; checkpoints: RunInfo["checkpoints"]; chosen: string | null }) {
   const { weights, layer } = view.layer;
   const rows = labelsOf(manifest, view.group.queries);
   const slice = filmSlice(view, rows.length * labelsOf(manifest, view.group.keys).length, checkpoints.length);
@@ -161,14 +154,13 @@ function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: FilmStripP
     return <span class={error ? "note note-bad" : "head-blank"} style={{ width: `${width}px`, height: error ? "" : `${height}px` }}>{error}</span>;
   };
   return (
-    <section>
-      <h2>{`${view.group.title}, layer ${layer}, head ${view.head}, through training`}</h2>
+    <Section title={`${view.group.title}, layer ${layer}, head ${view.head}, through training`}>
       <ol class="film">
         {checkpoints.map((one) => {
           const frame = frames?.get(one.name);
           return (
             <li key={one.name}>
-              <button type="button" class="head-button" aria-pressed={one.name === chosen} data-checkpoint={one.name} onClick={() => onChoose(one.name)}>
+              <button type="button" class="head-button" aria-pressed={one.name === chosen} data-checkpoint={one.name} onClick={() => traceOther(teacherForcedRequest(manifest, one.name))}>
                 {picture(frame)}
                 <span class="head-caption">{checkpointName(one.name, one.step)}</span>
                 {frame?.answer && <span class="head-caption">{frame.answer}</span>}
@@ -181,7 +173,7 @@ function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: FilmStripP
         {!isClassifier(manifest) && "Every checkpoint reads A’s tokens (teacher forcing). "}
         Each heat map has its own scale.
       </p>
-    </section>
+    </Section>
   );
 }
 
@@ -191,13 +183,10 @@ const gridOf = ({ weights }: LayerValues, { head }: View) => (weights.shape.leng
 function BlockPicker({ view: { groups, layer, head } }: { view: View }) {
   return (
     <div class="attention-order">
-      <label>
-        Layer{" "}
-        <select value={layer.weights} onChange={(event) => setParams({ node: event.currentTarget.value, layer: null })}>
-          {groups.flatMap(({ title, layers }) =>
-            layers.map((one) => <option key={one.weights} value={one.weights}>{`${title}, layer ${one.layer}`}</option>))}
-        </select>
-      </label>
+      <Select
+        label="Layer" value={layer.weights} onChoose={(node) => setParams({ node, layer: null })}
+        options={groups.flatMap(({ title, layers }) => layers.map((one) => [one.weights, `${title}, layer ${one.layer}`] as const))}
+      />
       <HeadPicker heads={layer.nHeads} head={head} />
     </div>
   );
@@ -255,7 +244,7 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
     const like = by === "text" && source.live && otherText.value === undefined && nearestText(a.request.text, runFacts.value?.examples ?? []);
     if (like) setParams(paramsFromRequest({ ...a.request, target: undefined, prefix: undefined, edits: undefined, text: like }, "o."));
   }, []);
-  const choose = (checkpoint: string) => traceOther(teacherForcedRequest(a, checkpoint));
+
   return (
     <div class="compare">
       <h1 class="visually-hidden">Compare</h1>
@@ -266,8 +255,7 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
             onChoose={(next) => {
               if (next === by) return;
               setParams({ by: next });
-              if (next === "checkpoint") choose(checkpoints[0]!.name);
-              else traceOther(null);
+              traceOther(next === "checkpoint" ? teacherForcedRequest(a, checkpoints[0]!.name) : null);
             }}
           />
         </div>
@@ -275,7 +263,7 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
       {by === "text" && source.live && <OtherText a={a} b={b} />}
       {view && (b || by === "checkpoint") && <BlockPicker view={view} />}
       {by === "checkpoint" && view && (
-        <FilmStrip manifest={a} view={view} checkpoints={checkpoints} chosen={b && b.model.checkpoint} onChoose={choose} />
+        <FilmStrip manifest={a} view={view} checkpoints={checkpoints} chosen={b && b.model.checkpoint} />
       )}
       {b
         ? (
@@ -283,10 +271,7 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
             <Sides a={a} b={b} by={by} />
             {isEmbedder(a) ? <Vectors a={a} b={b} /> : <Distributions a={a} b={b} position={params.position} />}
             {view && (
-              <section>
-                <h2>Attention weights in A and B</h2>
-                <HeadPair a={a} b={b} view={view} />
-              </section>
+              <Section title="Attention weights in A and B"><HeadPair a={a} b={b} view={view} /></Section>
             )}
           </>
         )
@@ -304,12 +289,9 @@ function OtherText({ a, b }: { a: Manifest; b: Manifest | null }) {
   useEffect(() => {
     area.current!.value = written ?? a.request.text;
   }, [written]);
-  const submit = (event: Event) => {
-    event.preventDefault();
-    traceOther({ ...manifest.value?.request, target: undefined, prefix: undefined, text: area.current!.value });
-  };
+  const submit = () => traceOther({ ...manifest.value?.request, target: undefined, prefix: undefined, text: area.current!.value });
   return (
-    <form class="text-form compare-form" onSubmit={submit}>
+    <Form class="text-form compare-form" send={submit}>
       <label>
         <span class="note">Text B (the text above is A):</span>
         <textarea data-role="other-text" ref={area} rows={2} dir="auto" spellcheck={false} onKeyDown={submitOnEnter} />
@@ -318,7 +300,7 @@ function OtherText({ a, b }: { a: Manifest; b: Manifest | null }) {
         <button type="submit" data-role="compare" disabled={waits}>Compare</button>
         {b && <button type="button" class="quiet" onClick={() => traceOther(null)}>Remove B</button>}
       </div>
-    </form>
+    </Form>
   );
 }
 
@@ -371,8 +353,7 @@ function Distributions({ a, b, position }: { a: Manifest; b: Manifest; position:
     };
   });
   return (
-    <section>
-      <h2>{classes ? "Probabilities" : isMasked(a) ? "Token probabilities" : "Next-token probabilities"}</h2>
+    <Section title={classes ? "Probabilities" : isMasked(a) ? "Token probabilities" : "Next-token probabilities"}>
       {!classes && to > from && (
         <label class="slider">
           {at === other ? `Position ${at}` : `Position ${at} of A, ${other} of B`}
@@ -389,7 +370,7 @@ function Distributions({ a, b, position }: { a: Manifest; b: Manifest; position:
           <Bars label="B" bars={side(pb, "b")} />
         </div>
       </div>
-    </section>
+    </Section>
   );
 }
 
@@ -405,12 +386,11 @@ function Vectors({ a, b }: { a: Manifest; b: Manifest }) {
   const [va, vb] = value?.map(({ data }) => data) ?? [];
   const dot = (x: ArrayLike<number>, y: ArrayLike<number>) => Array.from(x).reduce((sum, one, i) => sum + one * y[i]!, 0);
   return (
-    <section>
-      <h2>Vectors of A and B</h2>
+    <Section title="Vectors of A and B">
       <p data-role="cosine">
         {va && vb ? <>Cosine: <b>{(dot(va, vb) / Math.sqrt(dot(va, va) * dot(vb, vb))).toFixed(3)}</b>. It is 1 where both vectors have the same direction, and 0 where they are orthogonal.</> : "…"}
       </p>
       <p class="note">This model gives no probabilities to compare.</p>
-    </section>
+    </Section>
   );
 }

@@ -18,6 +18,7 @@ import type { LearnDefaults, Learned, LearningFacts, Manifest, ParameterGroup, T
 import { Bars } from "../views/Bars";
 import { Chart } from "../views/Chart";
 import { Matrix } from "../views/Matrix";
+import { Form, Section, Select } from "../views/Parts";
 import { Table } from "../views/Table";
 import { Terms } from "../views/Terms";
 import { openStep } from "../views/interaction";
@@ -244,23 +245,18 @@ function LearnForm({ trace }: { trace: Manifest }) {
     }
   };
   return (
-    <form class="learn-form" aria-label="Learn" onSubmit={(event) => {
-      event.preventDefault();
-      if (ready) take(0);
-    }}>
+    <Form class="learn-form" aria-label="Learn" send={() => ready && take(0)}>
       <label class="learn-answer">
         {names ? "Right class" : isEmbedder(trace) ? "Right number" : hasSource(trace) ? "Right translation" : isMasked(trace) ? "Words at [MASK]" : "Words that should follow"}{" "}
         {names
-          ? <select data-role="learn-answer" value={answer} onChange={({ currentTarget }) => setAnswer(currentTarget.value)}>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select>
+          ? <Select value={answer} onChoose={setAnswer} options={names.map((name) => [name, name])} attributes={{ "data-role": "learn-answer" }} />
           : <input data-role="learn-answer" value={answer} spellcheck={false} autocomplete="off" dir="auto" onInput={({ currentTarget }) => setAnswer(currentTarget.value)} />}
       </label>
       <Examples defaults={defaults} />
-      <label>
-        Optimizer{" "}
-        <select data-role="optimizer" value={optimizer} onChange={({ currentTarget }) => setOptimizer(currentTarget.value)}>
-          {Object.entries(OPTIMIZERS).map(([value, words]) => <option key={value} value={value}>{words}{value === defaults.optimizer ? ", as the run" : ""}</option>)}
-        </select>
-      </label>
+      <Select
+        label="Optimizer" value={optimizer} onChoose={setOptimizer} attributes={{ "data-role": "optimizer" }}
+        options={Object.entries(OPTIMIZERS).map(([value, words]) => [value, value === defaults.optimizer ? `${words}, as the run` : words])}
+      />
       <label class="learn-rate">
         <span>Learning rate <output>{plain(lr)}</output>{lr === defaults.lr && <span class="note"> as the run</span>}</span>
         <input
@@ -281,7 +277,7 @@ function LearnForm({ trace }: { trace: Manifest }) {
         }}>Undo the steps</button>
       </div>
       <p class="note" role="status" data-role="said">{looking ? "Taking up to 100 steps …" : said}</p>
-    </form>
+    </Form>
   );
 }
 
@@ -292,19 +288,15 @@ const plain = (lr: number) => {
   return rounded < 0.001 ? rounded.toExponential().replace("-", "−") : String(rounded);
 };
 
+const cut = (text: string, most: number) => (text.length > most ? `${text.slice(0, most)}…` : text);
+
 /** Texts that the run was evaluated on, with their right answers. */
-const Examples = ({ defaults: { examples } }: { defaults: LearnDefaults }) => (examples.length > 0 ? (
-  <label>
-    <span class="visually-hidden">A text with its right answer</span>
-    <select data-role="learn-example" value="" onChange={({ currentTarget }) => {
-      const one = examples[Number(currentTarget.value)];
-      if (one) ask(one);
-    }}>
-      <option value="">Take one from the evaluation …</option>
-      {examples.map(({ text, answer }, i) => <option key={i} value={i}>{`${text.length > 40 ? `${text.slice(0, 40)}…` : text} → ${answer.length > 24 ? `${answer.slice(0, 24)}…` : answer}`}</option>)}
-    </select>
-  </label>
-) : null);
+const Examples = ({ defaults: { examples } }: { defaults: LearnDefaults }) => examples.length > 0 && (
+  <Select
+    label={<span class="visually-hidden">A text with its right answer</span>} value="" onChoose={(i) => i && ask(examples[Number(i)]!)} attributes={{ "data-role": "learn-example" }}
+    options={[["", "Take one from the evaluation …"], ...examples.map(({ text, answer }, i) => [i, `${cut(text, 40)} → ${cut(answer, 24)}`] as const)]}
+  />
+);
 
 /** Labels that are listed; the mean is over all. */
 const LISTED = 40;
@@ -354,15 +346,14 @@ function LossSection({ before: asked, after }: { before: Manifest; after: Manife
   const { trace, mean } = first.value, isNumber = trace.learning!.target !== null;
   const passes = [["before", first.value] as const, ...(after && then.value && !first.stale ? [["after", then.value] as const] : [])];
   return (
-    <section class="learn-loss" aria-labelledby="loss-title" data-role="loss-section">
-      <h2 id="loss-title"><Terms>The loss of the answer</Terms></h2>
+    <Section title={<Terms>The loss of the answer</Terms>} data-role="loss-section">
       {isNumber ? <OfNumber passes={passes} /> : <OfLabels passes={passes} />}
       <p class="learn-links">
         <button type="button" class="link" onClick={() => openStep(isNumber ? "loss" : "loss.each")}>The step that computes it</button> ·{" "}
         <button type="button" class="link" onClick={() => openStep("loss.grad")}>The backward pass, from the loss on</button>
         <span class="visually-hidden" data-role="loss-before" data-value={exact(mean)} />
       </p>
-    </section>
+    </Section>
   );
 }
 
@@ -445,8 +436,7 @@ function UpdateSection({ before, after, learned }: { before: Manifest; after: Ma
   const step = learned.steps.length;
   const gradient = nodeOf(before, `${parameter}.grad`);
   return (
-    <section aria-labelledby="update-title" data-role="update">
-      <h2 id="update-title">The update of one number by {step === 1 ? "the step" : `step ${step}`}</h2>
+    <Section title={`The update of one number by ${step === 1 ? "the step" : `step ${step}`}`} data-role="update">
       <div class="learn-choose">
         <label>Parameter{" "}
           <select data-role="parameter" value={parameter} onChange={({ currentTarget }) => setParams({ param: currentTarget.value, cell: null })}>
@@ -464,7 +454,7 @@ function UpdateSection({ before, after, learned }: { before: Manifest; after: Ma
       {group.optimizer !== "muon" && groups.some(({ optimizer }) => optimizer === "muon") && <p class="note" data-role="not-muon">Muon moves the matrices of the layers only: this parameter is moved by {OPTIMIZERS[group.optimizer]}, with the learning rate {Number(group.constants.lr!.toPrecision(4))}.</p>}
       {rows * cols <= MOST_NUMBERS && <Change parameter={parameter} after={after} cell={[row, col]} onSelect={choose} />}
       <Lines key={parameter} {...{ after, parameter, row, col, step }} />
-    </section>
+    </Section>
   );
 }
 
@@ -549,14 +539,13 @@ export function LearnScreen({ trace: shown }: { trace: Manifest }) {
         </>
       )}
       {facts && (
-        <section aria-labelledby="left-out">
-          <h2 id="left-out">What is left out</h2>
+        <Section title="What is left out">
           <ul class="learn-sentences">
             <li>A step of training is on many texts at once; here it is on one.</li>
             {facts.left_out.map((what) => <li key={what} data-left-out={what}>This run’s training has, and these steps have not: {what}.</li>)}
             {facts.smoothing > 0 && <li>Label smoothing is that of training, {number(facts.smoothing)}.</li>}
           </ul>
-        </section>
+        </Section>
       )}
     </div>
   );
@@ -575,8 +564,7 @@ function StepsSection({ learned, facts }: { learned: Learned; facts: LearningFac
   const last = learned.steps.at(-1)!;
   const n = learned.steps.length, least = Math.min(...losses), wide = least > 0 && Math.max(...losses) > 20 * least;
   return (
-    <section aria-labelledby="steps-title" data-role="steps-section">
-      <h2 id="steps-title">{n === 1 ? "One step" : `${n} steps`}: the loss goes from {number(losses[0]!)} to {number(learned.loss)}</h2>
+    <Section title={`${n === 1 ? "One step" : `${n} steps`}: the loss goes from ${number(losses[0]!)} to ${number(learned.loss)}`} data-role="steps-section">
       <div class="columns">
         <Chart
           name="learned" title={`Loss of the answer, ${facts.target === null ? "in nats per label" : "a squared error"}`} by="step" log={wide} zero={!wide} xs={[0, n]}
@@ -597,7 +585,7 @@ function StepsSection({ learned, facts }: { learned: Learned; facts: LearningFac
           />
         </div>
       </div>
-    </section>
+    </Section>
   );
 }
 
@@ -608,8 +596,7 @@ function OthersSection({ learned, trace }: { learned: Learned; trace: Manifest }
   const others = learned.others.filter((one) => one.text !== trace.request.text);
   const worse = others.filter((one) => one.loss_after > one.loss_before).length;
   return (
-    <section aria-labelledby="others-title" data-role="others">
-      <h2 id="others-title">Other texts</h2>
+    <Section title="Other texts" data-role="others">
       {others.length === 0 ? <p class="note">{isClassifier(trace) || isEmbedder(trace) || hasSource(trace)
         ? <>The run has no evaluated texts with right answers to compare with: <code>glassformer evaluate</code> makes some.</>
         : "The evaluation of such a model keeps no texts with right answers, so there are none to compare with."}</p> : (
@@ -618,13 +605,13 @@ function OthersSection({ learned, trace }: { learned: Learned; trace: Manifest }
           <Table
             label="Losses of other texts" columns={["text", "right answer", "before", "after", "change"]}
             rows={others.map(({ text, answer, loss_before, loss_after }) => ({
-              cells: [<bdi>{text.length > 60 ? `${text.slice(0, 60)}…` : text}</bdi>, <bdi>{answer}</bdi>, number(loss_before), number(loss_after), signed(loss_after - loss_before)],
+              cells: [<bdi>{cut(text, 60)}</bdi>, <bdi>{answer}</bdi>, number(loss_before), number(loss_after), signed(loss_after - loss_before)],
             }))}
           />
           <p class="note">Losses of the right answers{trace.learning?.target == null ? " in nats per label, without label smoothing" : ", squared errors in standard deviations of the training numbers"}.</p>
         </>
       )}
-    </section>
+    </Section>
   );
 }
 
@@ -634,12 +621,11 @@ function MovedSection({ learned: { moved }, params }: { learned: Learned; params
   const vectors = every.length - all.length;
   const limit = all[0]?.[1] ?? 1;
   return (
-    <section aria-labelledby="moved-title" data-role="moved">
-      <h2 id="moved-title">How far each matrix moved</h2>
+    <Section title="How far each matrix moved" data-role="moved">
       <p>The norm of its change, divided by its own norm before.</p>
       <Bars label="Change of each parameter" limit={limit} bars={all.slice(0, MOST).map(([name, share]) => ({ key: name, label: breakable(name), value: share, text: percent(share) }))} />
       {all.length > MOST && <p class="note">The {MOST} of {all.length} matrices that moved furthest; the least moved by {percent(all.at(-1)![1])}.</p>}
       {vectors > 0 && <p class="note">Without the {vectors} vectors, biases and norms: many begin at or near 0, and any step is far in their own norm.</p>}
-    </section>
+    </Section>
   );
 }

@@ -23,6 +23,7 @@ import type { Manifest, SourceLine, TraceNode } from "../types";
 import { Bars, Track } from "../views/Bars";
 import { HeadPicker, OutputTokens } from "../views/Choices";
 import { Matrix } from "../views/Matrix";
+import { Form, Select } from "../views/Parts";
 import { Table } from "../views/Table";
 import { Terms, termsIn } from "../views/Terms";
 import { stepLink, useStableHeight } from "../views/interaction";
@@ -479,6 +480,7 @@ function StepEdits({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: 
 
 const PARTS = [["cell", "this number"], ["row", "this row"], ["head", "this head"], ["all", "all numbers"]] as const;
 type Part = (typeof PARTS)[number][0];
+const CHANGES = [["=", "to"], ["*", "times"], ["=mean", "to its mean over texts"], ["=blocked", "to blocked"]] as const;
 
 function EditForm({ node, cell }: { node: TraceNode; cell: Cell }) {
   const [part, setPart] = useState<Part>("cell");
@@ -489,27 +491,14 @@ function EditForm({ node, cell }: { node: TraceNode; cell: Cell }) {
   const numeric = change.length === 1; // "=" or "*"
   const edit = editText(node.id, (slices[part] || slices.cell).join(";"), numeric ? `${change}${Number(number)}` : change);
   return (
-    <form
-      class="step-edit" aria-label="Edit"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (!edits.value.includes(edit)) toggleEdit(edit);
-      }}
-    >
+    <Form class="step-edit" aria-label="Edit" send={() => edits.value.includes(edit) || toggleEdit(edit)}>
       <span>Change</span>
-      <select aria-label="What" value={slices[part] ? part : "cell"} onChange={(event) => setPart(event.currentTarget.value as Part)}>
-        {PARTS.filter(([name]) => slices[name]).map(([name, words]) => <option key={name} value={name}>{words}</option>)}
-      </select>
-      <select aria-label="How" value={change} onChange={(event) => setChange(event.currentTarget.value)}>
-        <option value="=">to</option>
-        <option value="*">times</option>
-        {!names.includes("key") && <option value="=mean">to its mean over texts</option>}
-        {node.site === "scores" && <option value="=blocked">to blocked</option>}
-      </select>
+      <Select value={slices[part] ? part : "cell"} onChoose={(next) => setPart(next as Part)} options={PARTS.filter(([name]) => slices[name])} attributes={{ "aria-label": "What" }} />
+      <Select value={change} onChoose={setChange} options={CHANGES.filter(([one]) => one === "=mean" ? !names.includes("key") : one !== "=blocked" || node.site === "scores")} attributes={{ "aria-label": "How" }} />
       {numeric && <input aria-label="Number" type="number" step="any" min={-1e4} max={1e4} required value={number} onInput={(event) => setNumber(event.currentTarget.value)} />}
       <button type="submit">Apply</button>
       <code title={`${axisNames(node.axes.at(-1)!.name)[0]} ${cell.col}`}>{edit}</code>
-    </form>
+    </Form>
   );
 }
 

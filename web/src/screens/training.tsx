@@ -11,6 +11,7 @@ import { Track } from "../views/Bars";
 import { Chart, duration, type Line, nearestIndex, pointsOf } from "../views/Chart";
 import { Choices } from "../views/Choices";
 import { Matrix } from "../views/Matrix";
+import { Form, Section, Select } from "../views/Parts";
 
 /** What is drawn, from the beginning of the log. */
 export interface History {
@@ -202,11 +203,7 @@ function Updates({ updates, at, xs, by }: { updates: readonly UpdatePoint[]; at:
     <div>
       <Chart name="updates" title="Update ÷ weight, ‖Δw‖ / ‖w‖, of each matrix" log lines={lines} xs={xs} by={by} cursor={cursor} />
       {names.length > 0 && (
-        <label class="small">
-          Matrix <select data-role="matrix" value={one} onChange={(event) => setChosen(event.currentTarget.value)}>
-            {names.map((name) => <option key={name} value={name}>{name}</option>)}
-          </select>
-        </label>
+        <Select label="Matrix" value={one} onChoose={setChosen} options={names.map((name) => [name, name])} attributes={{ "data-role": "matrix" }} />
       )}
       {names.length > 0 && <p class="note">Most sound trainings have 0.0003 to 0.02 where the learning rate is high; much more is unstable, much less learns slowly. {clippedText(updates)}</p>}
     </div>
@@ -378,17 +375,16 @@ function Spark({ shares, at }: { shares: (number | null)[]; at: number }) {
 
 function Add({ asked }: { asked: readonly string[] }) {
   const [text, setText] = useState("");
-  const add = (event: Event) => {
-    event.preventDefault();
+  const add = () => {
     const typed = text.trim();
     if (typed && !asked.includes(typed)) probeTexts.value = [...asked, typed];
     setText("");
   };
   return (
-    <form class="probe-add" onSubmit={add}>
+    <Form class="probe-add" send={add}>
       <label>Another text, up to {MAX_PROBES} in all <input type="text" data-role="probe-text" maxLength={1000} dir="auto" value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
       <button type="submit" data-role="add-probe" disabled={!text.trim()}>Add</button>
-    </form>
+    </Form>
   );
 }
 
@@ -404,15 +400,11 @@ export function TrainingScreen() {
       <Controls now={now} />
       <Curves now={now} />
       {now.findings.length > 0 && (
-        <section data-role="findings">
-          <h2>What the doctor says of the log</h2>
+        <Section title="What the doctor says of the log" data-role="findings">
           <ul>{now.findings.map(({ matter, remedy, grade }) => <li key={matter} data-grade={grade}><b class="training-grade">{grade.toUpperCase()}</b> {capital(matter)}.{remedy && <span class="note"> {capital(remedy)}.</span>}</li>)}</ul>
-        </section>
+        </Section>
       )}
-      <section>
-        <h2>The model at each snapshot</h2>
-        <Probes now={now} />
-      </section>
+      <Section title="The model at each snapshot"><Probes now={now} /></Section>
       {source.live && <p class="note">“Share” saves the curves and these answers as one file.</p>}
     </div>
   );

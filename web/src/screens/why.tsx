@@ -18,6 +18,7 @@ import type {
 import { Bars, Track } from "../views/Bars";
 import { Choices, OutputTokens } from "../views/Choices";
 import { Matrix } from "../views/Matrix";
+import { Form, Section, Select } from "../views/Parts";
 import { Table } from "../views/Table";
 import { Terms } from "../views/Terms";
 import { ErrorText, NoAnswer } from "../views/Text";
@@ -223,13 +224,10 @@ function SecondText({ given, numeric }: { given: string | undefined; numeric: bo
         {numeric ? "the difference of both numbers that is lost" : "this text’s answer that is lost"}.
         Denoising: the share that comes back when only that state of this text is put into the second. 1 is all of it.
       </Terms></p>
-      <form class="edit-tools" onSubmit={(event) => {
-        event.preventDefault();
-        if (text) traceOther({ text });
-      }}>
+      <Form class="edit-tools" send={() => text && traceOther({ text })}>
         <label>Second text <input class="sweep-text" dir="auto" value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
         <button type="submit">Compare</button>
-      </form>
+      </Form>
     </>
   );
 }
@@ -356,15 +354,14 @@ function Attributions({ manifest }: { manifest: Manifest }) {
       {found && (
         <div class="columns">
           <FaithfulnessSection found={found} />
-          <section aria-labelledby="strongest-title">
-            <h2 id="strongest-title">Strongest words</h2>
+          <Section title="Strongest words">
             <Bars
               label="Strongest words" signs limit={scale} bars={strongest(all, 12).map((word) => ({
                 key: keyOf(word), label: nameOf(word, all), value: word.score, text: signed(word.score), struck: erased.has(keyOf(word)),
                 attributes: { "aria-pressed": erased.has(keyOf(word)), onClick: () => onToggle(word), ...pointing(keyOf(word)) },
               }))}
             />
-          </section>
+          </Section>
         </div>
       )}
     </>
@@ -394,8 +391,7 @@ function FaithfulnessSection({ found }: { found: Attribution }) {
   const span = Math.max(1e-9, ...values) - low;
   const x = (value: number): number => LEFT + ((value - low) / span) * (RIGHT - LEFT);
   return (
-    <section aria-labelledby="trust-title">
-      <h2 id="trust-title">Faithfulness</h2>
+    <Section title="Faithfulness">
       {completeness
         ? <p class={completeness.ok ? "" : "warning"} data-role="completeness" data-value={completeness.relative}>
             <Terms>Completeness</Terms>: the scores should sum to the difference between this text and the fully masked one. The error
@@ -413,7 +409,7 @@ function FaithfulnessSection({ found }: { found: Attribution }) {
         </p>
       </div>
       {warnings.map((warning) => <p key={warning} class="warning">{warning}.</p>)}
-    </section>
+    </Section>
   );
 }
 
@@ -433,16 +429,11 @@ function Question({ manifest, index, request }: { manifest: Manifest; index: num
       <div class="row">
         <Choices name="method" label="Method" options={METHODS.map(({ id, name }) => [id, name] as const)} chosen={request.method!} onChoose={(id) => setParams({ method: id === "erase" ? null : id })} />
         {!(decided && top.length === 2) && (
-          <label>
-            {decided ? "Class" : "Contrast with"}{" "}
-            <select
-              data-role={decided ? "class" : "foil"} value={(decided ? request.target ?? top[0]!.id : request.foil) ?? ""}
-              onChange={({ currentTarget: { value } }) => setParams(decided ? { class: value } : { foil: value || null })}
-            >
-              {!decided && <option value="">none</option>}
-              {choices.map((c) => <option key={c.id} value={c.id}>{visible(c.piece)} {percent(Math.exp(c.log_prob))}</option>)}
-            </select>
-          </label>
+          <Select
+            label={decided ? "Class" : "Contrast with"} value={(decided ? request.target ?? top[0]!.id : request.foil) ?? ""} attributes={{ "data-role": decided ? "class" : "foil" }}
+            onChoose={(value) => setParams(decided ? { class: value } : { foil: value || null })}
+            options={[...(decided ? [] : [["", "none"] as const]), ...choices.map((c) => [c.id, `${visible(c.piece)} ${percent(Math.exp(c.log_prob))}`] as const)]}
+          />
         )}
       </div>
       <p class="note">{METHODS.find(({ id }) => id === request.method)!.description}</p>

@@ -7,6 +7,7 @@ import { capital, percent } from "../tensors/format";
 import { hasSource, isMasked, isNumber } from "../trace/generation";
 import type { Manifest } from "../types";
 import { Choices } from "./Choices";
+import { Form, Select } from "./Parts";
 
 export function submitOnEnter(event: TargetedKeyboardEvent<HTMLTextAreaElement>) {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -23,16 +24,10 @@ export function TextForm() {
   useEffect(() => {
     area.current!.value = asked; // before the trace arrives, to keep what is typed meanwhile
   }, [asked]);
-  const submit = () => area.current && ask({ text: area.current.value });
+
   const examples = facts?.examples ?? [];
   return (
-    <form
-      class="text-form" aria-label="Text"
-      onSubmit={(event) => {
-        event.preventDefault();
-        submit();
-      }}
-    >
+    <Form class="text-form" aria-label="Text" send={() => area.current && ask({ text: area.current.value })}>
       <label class="visually-hidden" for="text">Text to trace</label>
       <textarea
         id="text" data-role="text" ref={area} rows={2} readOnly={!source.live} dir="auto" spellcheck={false}
@@ -52,7 +47,7 @@ export function TextForm() {
           )}
         </div>
       )}
-    </form>
+    </Form>
   );
 }
 
@@ -87,11 +82,10 @@ export function Answer({ trace }: { trace: Manifest }) {
         />
       )}
       {source.live && trace.labels && (
-        <label>
-          Shown <select data-role="label" value={trace.labels.each[trace.labels.shown]!.name} onChange={({ currentTarget }) => ask({ ...trace.request, label: currentTarget.value })}>
-            {[...trace.labels.each].sort((a, b) => b.threshold! && b.probability - a.probability).map(({ name, probability }) => <option key={name} value={name}>{name} {percent(probability)}</option>)}
-          </select>
-        </label>
+        <Select
+          label="Shown" value={trace.labels.each[trace.labels.shown]!.name} onChoose={(label) => ask({ ...trace.request, label })} attributes={{ "data-role": "label" }}
+          options={[...trace.labels.each].sort((a, b) => b.threshold! && b.probability - a.probability).map(({ name, probability }) => [name, `${name} ${percent(probability)}`])}
+        />
       )}
       {!source.live && alone && <p class="note">A saved page shows what was traced. To trace other texts, open the run with glassformer explain.</p>}
     </section>
