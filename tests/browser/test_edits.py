@@ -237,7 +237,7 @@ def test_sweeps_measure_every_part_and_each_can_be_tried(app: Open) -> None:
 
 def shares(page: App) -> list[float]:
     """The bars of the Flow screen's end and of the Decode screen."""
-    return page.all("main [data-share], main .bars-signed [data-value]", "+(one.dataset.share ?? one.dataset.value)")
+    return page.all("main .bars-signed [data-value]", "+one.dataset.value")
 
 
 def settle(page: App) -> None:
@@ -331,7 +331,7 @@ def test_rows_that_compute_the_next_token_are_named_by_both(app: Open) -> None:
     expected = [f"{read} → {predicted}" for read, predicted in itertools.pairwise(pieces)]
     page = app("translate, pre-norm", "attention", text=TEXTS["translate"], node="decoder.0.cross.weights")
     page.settle()
-    assert page.texts(".matrix-rows span") == page.texts(".arcs-query button") == expected
+    assert page.texts(".matrix-rows span") == expected
     for node, rows in [("decoder.0.ff.hidden", expected), ("encoder.0.ff.hidden", [*TEXTS["translate"], "[EOS]"])]:
         page.go("step", text=TEXTS["translate"], node=node)
         page.settle()

@@ -8,7 +8,7 @@ import { noServer } from "./sources/source";
 import { useKeys } from "./state/keys";
 import { busy, framed, manifest, problems, reportError, route, runFacts, type Screen, SCREENS, start } from "./state/page";
 import { guide, offered, openTour, theme, toggleTheme } from "./state/settings";
-import { signal, useValue } from "./state/signals";
+import { effect, signal, useValue } from "./state/signals";
 import { capital } from "./tensors/format";
 import type { Manifest } from "./types";
 import { EditBar } from "./views/EditBar";
@@ -26,6 +26,9 @@ function loadAll() {
   const parts: Promise<Omit<Parts, "flow">> = import("./screens/later");
   parts.then((more) => (loaded.value = { flow: FlowScreen, ...more }), () => reportError(noServer()));
 }
+
+effect(route, ({ screen }) => screen in loaded.value || loadAll());
+effect(guide, (open) => open && !(open in loaded.value) && loadAll());
 
 function App() {
   useKeys();
@@ -92,9 +95,6 @@ function Main() {
 function Content({ screen }: { screen: Screen }) {
   const trace = useValue(manifest);
   const Component = useValue(loaded, (all) => all[screen]);
-  useEffect(() => {
-    if (!Component) loadAll();
-  }, [Component, screen]);
   const answered = !useValue(framed);
   if (screen === "training") return Component ? <Component trace={trace!} /> : null;
   return trace && <>{answered && <Answer trace={trace} />}{answered && <EditBar />}{Component && <Component trace={trace} />}</>;
@@ -126,9 +126,6 @@ const Offer = () => useValue(offered) && (
 function Guide() {
   const open = useValue(guide);
   const Part = useValue(loaded, (all) => all[open!]);
-  useEffect(() => {
-    if (open && !Part) loadAll();
-  }, [open, Part]);
   return Part && <Part />;
 }
 

@@ -6,15 +6,14 @@ import { type ComponentChildren, type ComponentProps, Fragment } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { passesOf } from "../sources/source";
 import { go, gradients, manifest, route } from "../state/page";
-import { useMask } from "../state/resource";
 import { signal, useValue } from "../state/signals";
-import { count, nodeLocation, number, percent, points, visible } from "../tensors/format";
+import { count, nodeLocation, number, points } from "../tensors/format";
 import { blockOff, editsOf, headOff, layerOff } from "../trace/edits";
-import { changeOfNext, changesOf, isGiven, isMasked, outputStream } from "../trace/generation";
+import { changesOf, predictionIndex } from "../trace/generation";
 import { leaf, PROBABILITIES, role, scaleOfNode, title } from "../trace/steps";
-import type { Manifest, ModelInfo, Prediction, Stream, TraceNode } from "../types";
+import type { Manifest, ModelInfo, Stream, TraceNode } from "../types";
 import { Bars } from "../views/Bars";
-import { Fold, selectedTokens, Tokens } from "../views/Choices";
+import { OutputTokens, selectedTokens, Tokens } from "../views/Choices";
 import { Switch } from "../views/EditBar";
 import { Matrix } from "../views/Matrix";
 import { linkTo, openStep, stepLink } from "../views/interaction";
@@ -43,17 +42,10 @@ function column(trace: Manifest, stack: "encoder" | "decoder"): Column | null {
   const stream = trace.streams.find((one) => one.name === name);
   if (!stream) return null;
   const embedding = Object.fromEntries(trace.nodes.filter((node) => node.stack === name).map((node) => [leaf(node), node]));
-  const blocks: Block[] = [];
-  for (const node of nodes) {
-    if (node.layer === null || node.block === null) continue;
-    const key = `${stack}.${node.layer}.${node.block}`;
-    let block = blocks.at(-1);
-    if (block?.key !== key) {
-      block = { key, layer: node.layer, kind: node.block, parts: {}, normFirst: leaf(node) === "norm" };
-      blocks.push(block);
-    }
-    block.parts[leaf(node)] = node;
-  }
+  const ofBlocks = Map.groupBy(nodes.filter(({ block }) => block !== null), ({ layer, block }) => `${stack}.${layer}.${block}`);
+  const blocks = [...ofBlocks].map(([key, all]): Block => ({
+    key, layer: all[0]!.layer!, kind: all[0]!.block!, parts: Object.fromEntries(all.map((node) => [leaf(node), node])), normFirst: leaf(all[0]!) === "norm",
+  }));
   return { stack, stream, embedding, blocks, end: nodes.find((node) => role(node) === "final_norm") ?? null };
 }
 
@@ -207,10 +199,9 @@ function MiniHeatMap({ node, width, height: maxHeight, head }: { node: TraceNode
     observer.observe(place.current);
     return () => observer.disconnect();
   }, [near]);
-  const mask = useMask(near ? node : null, head);
   return (
     <span ref={place} class="flow-mini" style={{ width: `${width}px`, minHeight: `${height}px` }}>
-      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} mask={mask} scale={scaleOfNode(node)} mini={{ width, height }} label="" />}
+      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} scale={scaleOfNode(node)} mini={{ width, height }} label="" />}
     </span>
   );
 }
@@ -240,7 +231,7 @@ export function FlowScreen({ trace: forward }: { trace: Manifest }) {
   return (
     <div class={backward ? "flow flow-back" : "flow"}>
       <h1 class="visually-hidden">Flow</h1>
-      <p class="flow-intro">{introduction(trace.model, passesOf(trace) !== null, backward)}</p>
+      <p class="note">{introduction(trace.model, passesOf(trace) !== null, backward)}</p>
       <div class={`flow-columns flow-${columns.length}`}>
         {columns.map((column) => <StackColumn key={column.stack} column={column} sizes={sizes} trace={trace} last={column === columns.at(-1)} />)}
       </div>
@@ -295,10 +286,10 @@ function EmbeddingSection({ column, sizes, trace }: { column: Column; sizes: Siz
     ["+", segments, "segment"], ["+", positions, "position"], ["=", sum, "sum"], ["→", embedding_norm, "norm"],
   ] as const;
   return (
-    <div class="flow-entrance">
+    <div>
       <div {...(ids ? { "data-node-box": ids.id } : {})}>
         <Tokens
-          stream={column.stream} marks={column.stream.ids.map(String)} near={selectedTokens(trace, column.stream, params)}
+          stream={column.stream} marks={column.stream.ids.map(String)} selected={selectedTokens(trace, column.stream, params)}
           onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index}`, numbers: null })}
         />
       </div>
@@ -314,7 +305,7 @@ const Words = ({ children, ...link }: ComponentProps<"a"> & { "data-node-box": s
 
 /** From the last state of the residual stream to the prediction. */
 function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Sizes; trace: Manifest }) {
-  const backward = useValue(gradients);
+  const [backward, { params }] = [useValue(gradients), useValue(route)];
   const boxes = nodes.filter((node) => !/^(logits|loss)(\.|$)/.test(node.id));
   const [logits, loss] = ["logits", "loss"].map((name) => nodes.find((node) => node.id.replace(".grad", "") === name));
   const [first, passes] = [trace.predictions[0], passesOf(trace)];
@@ -336,42 +327,10 @@ function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Siz
       {!first && <p class="note" data-role="vector">The output is one {logits ? "number" : "vector"} for the text{passes ? "" : `: ${trace.answer.headline}`}.</p>}
       {backward ? null : first?.position === null
         ? <Bars label={passes ? "Change of the answer" : "Answer"} signs={passes !== null} bars={bars!.slice(0, 8)} onChoose={() => openStep(PROBABILITIES)} />
-        : first && <NextTokens trace={trace} />}
+        : first && <>
+          <p class="note">The tokens that are predicted, coloured by probability. Select one for its step “probabilities”.</p>
+          <OutputTokens manifest={trace} index={predictionIndex(trace, params.position)} label="Predictions" />
+        </>}
     </div>
-  );
-}
-
-/** Below each token the next one, with its probability; of a difference with the change of its probability. */
-function NextTokens({ trace }: { trace: Manifest }) {
-  const stream = outputStream(trace);
-  const { pieces } = stream;
-  const near = selectedTokens(trace, stream, useValue(route).params).map((at) => trace.predictions.findIndex(({ position }) => position === at));
-  const passes = passesOf(trace);
-  const masked = isMasked(trace);
-  const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, numbers: null, position: prediction.position, cell: null });
-  return (
-    <>
-      <p class="note" id="flow-next">{masked ? "The most probable token at each position" : "The next token at each position"}; the bar is {passes ? "the change of its probability: orange where it grows, blue where it shrinks" : "its probability"}.</p>
-      <ol class="flow-next" aria-labelledby="flow-next">
-        <Fold name="next" count={trace.predictions.length} near={near} item={(i) => {
-          const after = trace.predictions[i]!;
-          const before = passes?.before.predictions[i];
-          const change = before && changeOfNext(trace, before, after);
-          const next = before ? change : (masked ? null : after.actual) ?? after.top[0];
-          const share = change ? change.change : next && "log_prob" in next ? Math.exp(next.log_prob) : 0;
-          const position = after.position ?? 0;
-          return (
-            <li key={after.position}>
-              <button type="button" class={isGiven(trace, position) ? "flow-given" : ""} onClick={() => choose(after)} title={`${passes ? points(share) : percent(share)} ${masked ? "for" : "after"} “${pieces[position] ?? ""}”`}>
-                <bdi class="flow-after">{visible(pieces[position])}</bdi>
-                <span class="flow-down" aria-hidden="true">↓</span>
-                <bdi>{next ? visible(next.piece) : "?"}</bdi>
-                <span class={passes ? `flow-share ${share < 0 ? "minus" : "plus"}` : "flow-share"} data-share={share} style={{ width: `${Math.abs(share) * 100}%` }} />
-              </button>
-            </li>
-          );
-        }} />
-      </ol>
-    </>
   );
 }

@@ -129,7 +129,7 @@ function EditForm() {
   return (
     <details class="edit-form">
       <summary>Change a number</summary>
-      <Form send={submit}>
+      <Form class="row" send={submit}>
         <label>Edit <input id="edit" ref={field} spellcheck={false} autocomplete="off" placeholder="encoder.0.self.context[head:1]=0" /></label>
         <label>Second text, for =B <input ref={other} spellcheck={false} autocomplete="off" dir="auto" /></label>
         <button type="submit">Apply</button>

@@ -1,7 +1,7 @@
 /** The form for the text to trace, and the answer of the model. */
-import type { TargetedKeyboardEvent } from "preact";
+import type { ComponentChildren, TargetedKeyboardEvent } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { busy, go, other, runFacts, source, text, trace as ask } from "../state/page";
+import { busy, go, manifest, other, runFacts, source, text, trace as ask, traceOther } from "../state/page";
 import { type ErrorMessage, useValue } from "../state/signals";
 import { capital, percent } from "../tensors/format";
 import { hasSource, isMasked, isNumber } from "../trace/generation";
@@ -9,7 +9,7 @@ import type { Manifest } from "../types";
 import { Choices } from "./Choices";
 import { Form, Select } from "./Parts";
 
-export function submitOnEnter(event: TargetedKeyboardEvent<HTMLTextAreaElement>) {
+function submitOnEnter(event: TargetedKeyboardEvent<HTMLTextAreaElement>) {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
   event.currentTarget.form?.requestSubmit();
@@ -35,7 +35,7 @@ export function TextForm() {
         onKeyDown={submitOnEnter}
       />
       {source.live && (
-        <div class="text-actions">
+        <div class="row">
           <button type="submit" data-role="trace" disabled={waits}>{waits ? "Tracing …" : "Trace"}</button>
           {examples.length > 1 && (
             <button
@@ -47,6 +47,27 @@ export function TextForm() {
           )}
         </div>
       )}
+    </Form>
+  );
+}
+
+/** The field for a second text. */
+export function OtherText({ label, given = "", children }: { label: string; given?: string; children?: ComponentChildren }) {
+  const area = useRef<HTMLTextAreaElement>(null);
+  const waits = useValue(busy) !== null;
+  useEffect(() => {
+    area.current!.value = given;
+  }, [given]);
+  return (
+    <Form class="text-form compare-form" send={() => area.current!.value && traceOther({ ...manifest.value?.request, target: undefined, prefix: undefined, text: area.current!.value })}>
+      <label>
+        <span class="note">{label}</span>
+        <textarea data-role="other-text" ref={area} rows={2} dir="auto" spellcheck={false} onKeyDown={submitOnEnter} />
+      </label>
+      <div class="row">
+        <button type="submit" data-role="compare" disabled={waits}>Compare</button>
+        {children}
+      </div>
     </Form>
   );
 }

@@ -11,12 +11,12 @@ export function useStableHeight(waiting: boolean) {
   return { ref, style: { minHeight: waiting ? `${Math.max(48, ref.current?.clientHeight ?? 0)}px` : "" } };
 }
 
-/** Props of a group of buttons or cells with a roving tabindex: keys move the focus, as does what sets `moved`. */
-export function useArrowKeys<By>(steps: Record<string, By>, move: (by: By) => void) {
+/** Props of a group of buttons or cells with a roving tabindex: keys move the focus, as does what sets `moved`. With `preventScroll` what is read further down stays in sight. */
+export function useArrowKeys<By>(steps: Record<string, By>, move: (by: By) => void, preventScroll = false) {
   const ref = useRef<HTMLElement & HTMLDivElement & HTMLOListElement & HTMLTableElement>(null);
   const moved = useRef(false);
   useLayoutEffect(() => {
-    if (moved.current) ref.current?.querySelector<HTMLElement>("[tabindex='0']")?.focus();
+    if (moved.current) ref.current?.querySelector<HTMLElement>("[tabindex='0']")?.focus({ preventScroll });
     moved.current = false;
   });
   const onKeyDown = (event: KeyboardEvent) => {
