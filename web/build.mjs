@@ -33,8 +33,6 @@ const common = {
   legalComments: "none",
   logLevel: "warning",
 };
-// Of style sheets that a script imports it gets the text.
-const scripts = { ...common, loader: { ".css": "text" } };
 // For saved pages `import()` becomes `import`: a module that is evaluated later takes more bytes, 2 KB in all.
 const inOnePiece = {
   name: "in-one-piece",
@@ -51,10 +49,10 @@ const inOnePiece = {
 // it gets the same sources in one piece, whole.js. Each leaves out the source of the other's data.
 const served = { SAVED: "false" }, saved = { SAVED: "true" };
 const { metafile: { outputs } } = await build({
-  ...scripts, define: served, entryPoints: { app: "src/app.tsx" }, format: "esm", splitting: true, chunkNames: "[name]-[hash]", metafile: true,
+  ...common, define: served, entryPoints: { app: "src/app.tsx" }, format: "esm", splitting: true, chunkNames: "[name]-[hash]", metafile: true,
 });
 await build({ ...common, entryPoints: { app: "src/styles/app.css" } });
-await build({ ...scripts, plugins: [inOnePiece], define: saved, entryPoints: { whole: "src/app.tsx" }, format: "iife" });
+await build({ ...common, plugins: [inOnePiece], define: saved, entryPoints: { whole: "src/app.tsx" }, format: "iife" });
 
 // The files have names without hashes, since those are listed in explain/page/responses.py.
 const paths = Object.keys(outputs);

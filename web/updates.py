@@ -16,22 +16,19 @@ from glassformer.training.optimizer import Muon
 
 SHAPES = (4, 6), (6, 4), (5,)
 AVERAGES = ("exp_avg", "exp_avg_sq", "momentum_buffer")
-
-
-def optimizers(p: nn.Parameter) -> dict[str, tuple[torch.optim.Optimizer, dict[str, float]]]:
-    """Return an optimizer of each kind with the constants of its formula."""
-    adam = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
-    made: dict[str, tuple[torch.optim.Optimizer, dict[str, float]]] = {
-        "adamw": (torch.optim.AdamW([p], 0.01, (0.9, 0.98), 1e-9, 0.1), adam | {"weight_decay": 0.1}),
-        "adam": (torch.optim.Adam([p], 0.01, (0.9, 0.98), 1e-9), adam | {"weight_decay": 0.0}),
-        "sgd": (torch.optim.SGD([p], 0.1, 0.9, weight_decay=0.01), {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
-        "sgd without momentum": (torch.optim.SGD([p], 0.1), {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}),
-    }
-    if p.dim() == 2:
-        muon = {"lr": 0.02, "momentum": 0.95, "weight_decay": 0.1}
-        made["muon"] = (Muon([{"params": [p], **muon}], torch.float32), muon)
-        made["muon in bfloat16"] = (Muon([{"params": [p], **muon}], torch.bfloat16), muon)
-    return made
+ADAM = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-9}
+SGD: dict[str, Any] = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
+PLAIN: dict[str, Any] = {"lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}
+MUON = {"lr": 0.02, "momentum": 0.95, "weight_decay": 0.1}
+OPTIMIZERS: dict[str, Any] = {
+    "adamw": (lambda p: torch.optim.AdamW([p], 0.01, (0.9, 0.98), 1e-9, 0.1), ADAM | {"weight_decay": 0.1}),
+    "adam": (lambda p: torch.optim.Adam([p], 0.01, (0.9, 0.98), 1e-9), ADAM | {"weight_decay": 0.0}),
+    "sgd": (lambda p: torch.optim.SGD([p], **SGD), SGD),
+    "sgd without momentum": (lambda p: torch.optim.SGD([p], **PLAIN), PLAIN),
+    "muon": (lambda p: Muon([{"params": [p], **MUON}], torch.float32), MUON),
+    "muon in bfloat16": (lambda p: Muon([{"params": [p], **MUON}], torch.bfloat16), MUON),
+}
+"""An optimizer of each kind with the constants of its formula."""
 
 
 def averages(optimizer: torch.optim.Optimizer, p: nn.Parameter) -> dict[str, Tensor]:
@@ -44,10 +41,12 @@ def cases() -> list[dict[str, Any]]:
     """Return the second step of each optimizer on each shape, and the first one of AdamW."""
     found = []
     for shape in SHAPES:
-        for name in optimizers(nn.Parameter(torch.zeros(shape))):
+        for name, (make, constants) in OPTIMIZERS.items():
+            if name.startswith("muon") and len(shape) != 2:
+                continue
             random = torch.Generator().manual_seed(len(found) + 1)
             p = nn.Parameter(torch.randn(shape, generator=random))
-            optimizer, constants = optimizers(p)[name]
+            optimizer = make(p)
             for step in (1, 2):
                 p.grad = torch.randn(shape, generator=random)
                 before = p.detach().clone()

@@ -224,7 +224,7 @@ def test_sweeps_measure_every_part_and_each_can_be_tried(app: Open) -> None:
 
 def shares(page: App) -> list[float]:
     """The bars of the Flow screen's end and of the Decode screen."""
-    return page.all("main [data-share], main .bars-signed [data-value]", "+(one.dataset.share ?? one.dataset.value)")
+    return page.all("main .bars-signed [data-value]", "+one.dataset.value")
 
 
 def settle(page: App) -> None:

@@ -81,9 +81,13 @@ def test_a_number_is_learned(app: Open, watch: Watch, saved: Callable[..., Path]
     after = run.learn(TEXT, "2.5", steps=1)
     learned = after.learning
     assert learned is not None and learned.learned is not None
-    assert page.value("[data-role=mean-before][data-state=ok]") == pytest.approx(learned.loss, rel=1e-4)
+    assert page.value("[data-role=mean-before]:has([data-check=loss][data-state=ok])") == pytest.approx(
+        learned.loss, rel=1e-4
+    )
     page.click("[data-role=one-step]")
-    assert page.value("[data-role=mean-after][data-state=ok]") == pytest.approx(learned.learned.loss, rel=1e-3)
+    assert page.value("[data-role=mean-after]:has([data-check=loss][data-state=ok])") == pytest.approx(
+        learned.learned.loss, rel=1e-3
+    )
     shown = page.text("main")
     assert all(word not in shown for word in ("probab", "nats", "class", "logit")), shown
     page.wait("[data-role=update-lines][data-state=ready]")
@@ -95,7 +99,7 @@ def test_a_number_is_learned(app: Open, watch: Watch, saved: Callable[..., Path]
     assert "−" in page.text("[data-role=arithmetic]")
     page = app(saved(after), "learn")
     for name in ("before", "after"):
-        page.wait(f"[data-role=mean-{name}][data-state=ok]")
+        page.wait(f"[data-role=mean-{name}]:has([data-check=loss][data-state=ok])")
 
 
 @pytest.fixture(scope="module")

@@ -81,8 +81,6 @@ def test_the_selected_token_is_never_folded(app: Open) -> None:
         around = {i for one in wanted for i in range(max(0, one - 4), min(N, one + 5))}
         assert around <= set(shown(page, "text")), params
         assert len(shown(page, "text")) < 55
-    after = page.count(".flow-next button:not([aria-expanded])")
-    assert after == len(shown(page, "text")), "the predictions are folded as the tokens are"
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "dark")])

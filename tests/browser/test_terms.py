@@ -70,7 +70,7 @@ def test_every_screen_has_its_terms(app: Open, model: str, screen: str, params: 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_with_a_definition_open(app: Open, scheme: str) -> None:
-    page = app("translate, pre-norm", "step", options={"color_scheme": scheme}, node="decoder.0.cross.context").page
+    page = app("translate, pre-norm", "step", options={"color_scheme": scheme}, node="decoder.0.cross.products").page
     term(page, "query").focus()
     assert len(shown(page)) == 1
     found = Axe().run(page).response["violations"]

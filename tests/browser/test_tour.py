@@ -105,7 +105,7 @@ def test_its_steps_by_keyboard(app: Open, name: str) -> None:
         assert page.param["learn_steps"] == "1"
         numbers = [float(word) for word in re.findall(r"[0-9]+[.][0-9]+", seen[-1][1])]
         for when in ("before", "after"):
-            value = page.value(f"[data-role=mean-{when}][data-state=ok]")
+            value = page.value(f"[data-role=mean-{when}]:has([data-check=loss][data-state=ok])")
             assert any(abs(word - value) < 0.006 for word in numbers), "the losses of the page"
 
 

@@ -111,7 +111,7 @@ def test_a_training_is_watched_paused_stepped_and_stopped(show: Show, tmp_path: 
 def test_a_finished_run_is_shown_whole(show: Show, finished: Run) -> None:
     page = show(finished.path)
     until(page, f"{STATE} === 'finished' && {STEP} === 40")
-    names = page.locator("[data-chart]").evaluate_all("all => all.map(one => one.dataset.chart)")
+    names = page.locator(".charts [data-chart]").evaluate_all("all => all.map(one => one.dataset.chart)")
     assert names == ["loss", "score", "grad_norm", "lr", "updates", "clipped"]
     assert page.get_attribute("[data-chart=loss]", "data-points") == "40"
     assert page.locator("[data-control]").count() == 0

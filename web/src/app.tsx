@@ -6,13 +6,14 @@ import { useEffect, useMemo } from "preact/hooks";
 import { FlowScreen } from "./screens/flow";
 import { noServer } from "./sources/source";
 import { useKeys } from "./state/keys";
-import { busy, framed, go, hrefTo, manifest, problems, reportError, route, runFacts, type Screen, SCREENS, start } from "./state/page";
+import { busy, framed, manifest, problems, reportError, route, runFacts, type Screen, SCREENS, start } from "./state/page";
 import { guide, offered, openTour, theme, toggleTheme } from "./state/settings";
-import { signal, useValue } from "./state/signals";
+import { effect, signal, useValue } from "./state/signals";
 import { capital } from "./tensors/format";
 import type { Manifest } from "./types";
 import { EditBar } from "./views/EditBar";
 import { Answer, Message, TextForm } from "./views/Text";
+import { linkTo } from "./views/interaction";
 
 /** Whether this is the script of a saved page (`build.mjs`). In a frame, as in a notebook, such a page has no address to link to. */
 declare const SAVED: boolean;
@@ -25,6 +26,9 @@ function loadAll() {
   const parts: Promise<Omit<Parts, "flow">> = import("./screens/later");
   parts.then((more) => (loaded.value = { flow: FlowScreen, ...more }), () => reportError(noServer()));
 }
+
+effect(route, ({ screen }) => screen in loaded.value || loadAll());
+effect(guide, (open) => open && !(open in loaded.value) && loadAll());
 
 function App() {
   useKeys();
@@ -52,11 +56,11 @@ function Header() {
   const run = useValue(runFacts)?.model.run;
   return (
     <header class="top">
-      <a class="brand" href={hrefTo("flow")} onClick={lead("flow")}>Glassformer</a>
+      <a class="brand" {...linkTo("flow")}>Glassformer</a>
       <nav aria-label="Screens">
         {SCREENS.map((name, index) => (
           <a
-            key={name} data-nav={name} href={hrefTo(name)} onClick={lead(name)} title={`Press ${index + 1}`}
+            key={name} data-nav={name} {...linkTo(name)} title={`Press ${index + 1}`}
             aria-current={name === screen ? "page" : undefined}
           >
             {capital(name)}
@@ -91,9 +95,6 @@ function Main() {
 function Content({ screen }: { screen: Screen }) {
   const trace = useValue(manifest);
   const Component = useValue(loaded, (all) => all[screen]);
-  useEffect(() => {
-    if (!Component) loadAll();
-  }, [Component, screen]);
   const answered = !useValue(framed);
   if (screen === "training") return Component ? <Component trace={trace!} /> : null;
   return trace && <>{answered && <Answer trace={trace} />}{answered && <EditBar />}{Component && <Component trace={trace} />}</>;
@@ -125,17 +126,8 @@ const Offer = () => useValue(offered) && (
 function Guide() {
   const open = useValue(guide);
   const Part = useValue(loaded, (all) => all[open!]);
-  useEffect(() => {
-    if (open && !Part) loadAll();
-  }, [open, Part]);
   return Part && <Part />;
 }
-
-const lead = (screen: Screen) => (event: MouseEvent) => {
-  if (event.metaKey || event.ctrlKey || event.shiftKey) return; // opens a new tab
-  event.preventDefault();
-  go(screen);
-};
 
 function skip(event: MouseEvent) {
   event.preventDefault(); // the hash holds the page's address

@@ -235,16 +235,7 @@ export interface DecodeLog {
   /** Settings of decoding. */
   settings: DecodeSettings;
   /** Best first: the `n_best` results, then the other finished hypotheses of a beam search. */
-  hypotheses: {
-    ids: number[];
-    pieces: string[];
-    text: string;
-    score: number;
-    log_prob: number;
-    finished: boolean;
-    /** Step, and index among the candidates of that step, of its last candidate. */
-    end: [number, number] | null;
-  }[];
+  hypotheses: Hypothesis[];
   /** The candidates of each step of a beam search, best first. */
   steps: BeamCandidate[][];
   /** Ids of the forced prefix. */
@@ -271,6 +262,18 @@ export interface DecodeSettings {
   min_p: number;
   /** Seed of sampling; the text for a prompt does not depend on the other prompts. */
   decode_seed: number;
+}
+
+/** One decoded text. */
+export interface Hypothesis {
+  ids: number[];
+  pieces: string[];
+  text: string;
+  score: number;
+  log_prob: number;
+  finished: boolean;
+  /** Step, and index among the candidates of that step, of its last candidate. */
+  end: [number, number] | null;
 }
 
 /** One extension of one hypothesis. */

@@ -1,7 +1,6 @@
 /** Tests the pure functions of the Attention and Compare screens. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { arcLine, arcsInWords, largestArcs } from "../src/screens/attention";
 import { alignedPositions, differingTokens, filmSlice, nearestText, pairRows, smallestProbability, teacherForcedRequest } from "../src/screens/compare";
 import { difference, type Grid, headOf, selectCells, selectMask } from "../src/tensors/tensor";
 import { sentence } from "../src/trace/descriptions";
@@ -51,17 +50,6 @@ test("previousTokenShare and diagonality", () => {
   near(measure("diagonal", previous, null, [2], true), 1);
   // 2 queries over 5 keys: the diagonal runs from key 0 to key 4.
   near(diagonality(grid([[0.5, 0.25, 0.25, 0, 0], [0, 0, 0, 0.1, 0.9]]), [0, 1], 1), (0.75 + 1) / 2);
-});
-
-test("largestArcs returns the largest weights per row in ascending order", () => {
-  const weights = grid([[0.6, 0.3, 0.1], [0.05, 0.9, 0.05]]);
-  const { arcs, share } = largestArcs(weights, null, 0.1, 2);
-  assert.deepEqual(arcs.map(({ query, key }) => [query, key]), [[0, 1], [0, 0], [1, 1]]);
-  near(share, (0.6 + 0.3 + 0.9) / 2);
-  assert.deepEqual(largestArcs(weights, grid([[0, 1, 1], [1, 1, 1]]), 0.5, 2).arcs.map((arc) => arc.key), [1]);
-  const { d, ...stroke } = arcLine({ query: 0, key: 2, weight: 0.5 }, 100, 20, 1);
-  assert.equal(d, "M0,10C45,10 55,50 100,50");
-  assert.deepEqual(stroke, { "stroke-width": "2.35", "stroke-opacity": "0.52" });
 });
 
 test("nearestText takes the example that differs in one place, and never the text itself", () => {
@@ -121,14 +109,6 @@ test("a difference has no measures of distributions, and its texts make no claim
   } as unknown as TraceNode;
   const says = [{}, { difference: true }].map((attrs) => sentence({ ...node, attrs }, { model: {} as Manifest["model"] }));
   assert.deepEqual(says.map((one) => /sums? to 1/.test(one)), [true, false]);
-  const changes = largestArcs(grid([[0.5, -0.5, 0], [0.01, -0.01, 0], [0, 0, 0]]), null);
-  assert.deepEqual(changes.arcs.map(({ key }) => key).sort(), [0, 1], "what falls is drawn as what rises is");
-  near(changes.share, 1 / 1.02);
-  assert.deepEqual(changes.arcs.map((arc) => "stroke-dasharray" in arcLine(arc, 100, 20, 1)).sort(), [false, true]);
-  assert.ok(/100% of all weight/.test(arcsInWords(largestArcs(grid([[1]]), null), false)));
-  for (const signs of [[[0.5, -0.5]], [[0, 0]], [[1e-9, -1e-12]]]) {
-    assert.equal(/%|all weight/.test(arcsInWords(largestArcs(grid(signs), null), true)), false);
-  }
 });
 
 test("filmSlice fetches one head to limit memory", () => {

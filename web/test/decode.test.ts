@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { contributions, layoutBeam, neighbour, outcomeOf, pathTo } from "../src/screens/decode";
+import { contributions, hypothesesOf } from "../src/screens/decode";
 import { softmax } from "../src/tensors/walk";
 import { filterAll, filterTop, type SamplingParams } from "../src/trace/sampling";
 import { table } from "../src/trace/steps";
@@ -105,23 +105,13 @@ const LOG: DecodeLog = {
   hypotheses: [{ ids: [6, 8], pieces: [], text: "", score: 0, log_prob: 0, finished: true, end: [2, 0] }],
 };
 
-test("layoutBeam sets parents, outcomes and the best hypothesis", () => {
-  const layout = layoutBeam(LOG, true);
-  assert.deepEqual(layout.columns.map((c) => c.length), [3, 3, 2]);
-  const end = layout.columns[2]![0]!;
-  assert.deepEqual(pathTo(end).map((n) => n.candidate.id), [6, 8, 2]);
-  assert.deepEqual(layout.columns.flat().filter((n) => n.chosen).map((n) => n.candidate.id), [6, 8, 2]);
-  assert.deepEqual(layout.columns[1]!.map((n) => outcomeOf(n.candidate)), ["kept", "finished", "kept"]);
-  assert.equal(neighbour(layout, end, "ArrowLeft")!.candidate.id, 8);
-  assert.equal(neighbour(layout, layout.columns[0]![1]!, "ArrowRight")!.candidate.id, 8);
-  assert.equal(neighbour(layout, end, "Home")!.candidate.id, 5);
-  assert.equal(layout.columns.every((c, t) => c.every((n) => n.x === layout.edges[t])), true);
-});
-
-test("layoutBeam without pruned candidates keeps every parent", () => {
-  const layout = layoutBeam(LOG, false);
-  assert.deepEqual(layout.columns.map((c) => c.length), [2, 3, 1]);
-  assert.ok(layout.columns.slice(1).flat().every((n) => n.parent));
+test("candidates of a search have all of their tokens, an outcome, and the best hypothesis", () => {
+  const found = hypothesesOf(LOG), ids = (one: (typeof found)[number][number]) => one.path.map(({ id }) => id);
+  assert.deepEqual(found.map((step) => step.length), [3, 3, 2]);
+  assert.deepEqual(found[1]!.map(ids), [[6, 8], [5, 2], [5, 9]]);
+  assert.deepEqual(found[2]!.map(ids), [[6, 8, 2], [5, 9, 4]]);
+  assert.deepEqual(found.map((step) => step.map(({ outcome }) => outcome)), [["kept", "kept", "pruned"], ["kept", "finished", "kept"], ["finished", "pruned"]]);
+  assert.deepEqual(found.flat().filter(({ chosen }) => chosen).map(({ candidate }) => candidate.id), [6, 8, 2]);
 });
 
 test("contributions sum to the logit for every pooling", () => {

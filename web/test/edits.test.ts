@@ -7,7 +7,7 @@ import { points } from "../src/tensors/format";
 import type { TensorValue } from "../src/tensors/tensor";
 import { piecesOf } from "../src/trace/descriptions";
 import { describeEdit, keptEdits, maskOfHead } from "../src/trace/edits";
-import { changeOfNext, changesOf, rowTexts, rowTextsOf } from "../src/trace/generation";
+import { changesOf, rowTexts, rowTextsOf } from "../src/trace/generation";
 import { scaleOfNode } from "../src/trace/steps";
 import { nameOf, wordsOf } from "../src/trace/words";
 import type { Manifest, Prediction, Stream, TraceNode } from "../src/types";
@@ -79,8 +79,6 @@ test("changes are of the candidates that both passes list", () => {
   assert.deepEqual(changesOf(before, after, "probability").map(({ id, change }) => [id, change]), [[1, -0.5], [2, 0]]);
   assert.deepEqual(changesOf(before, after, "logit").map(({ change }) => change), [-5, 0]);
   assert.deepEqual(changesOf(before, before, "probability").map(({ change }) => change), [0, 0]);
-  assert.equal(changeOfNext(TRACE, before, after)?.change, -0.5);
-  assert.equal(changeOfNext(TRACE, after, before), null, "not listed");
   assert.deepEqual([0.201, -0.0003, 0, 1e-9, -3e-7].map(points), ["+20.1 pp", "−0.03 pp", "0 pp", "+1e−7 pp", "−3e−5 pp"]);
 });
 

@@ -2,20 +2,21 @@
  * The Compare screen: two texts under one model, or one text under two checkpoints, with answers, tokens,
  * probabilities and one head of both.
  */
-import { useEffect, useRef } from "preact/hooks";
-import { busy, manifest, other, otherText, paramsFromRequest, route, runFacts, selection, setParams, source, traceOther } from "../state/page";
-import { useResource } from "../state/resource";
+import { useEffect } from "preact/hooks";
+import { busy, other, otherText, paramsFromRequest, route, runFacts, selection, setParams, source, traceOther } from "../state/page";
+import { useResource, useTensor } from "../state/resource";
 import { toErrorMessage, useValue } from "../state/signals";
-import { count, number, percent, points, visible } from "../tensors/format";
-import { difference, type Grid, headOf, magnitude, toGrid, toTensorValue } from "../tensors/tensor";
+import { checkpointName, number, percent, points, visible } from "../tensors/format";
+import { difference, headOf, magnitude, type TensorValue, toGrid, toTensorValue } from "../tensors/tensor";
 import { hasSource, isClassifier, isEmbedder, isMasked, outputStream, predictionIndex } from "../trace/generation";
-import { labelsOf, rowLabelsOf, type View, viewOf } from "../trace/heads";
+import { type AttentionLayer, labelsOf, rowLabelsOf, type View, viewOf } from "../trace/heads";
 import type { Manifest, Prediction, RunInfo, TraceRequest } from "../types";
 import { Bars } from "../views/Bars";
 import { Choices, HeadPicker, Tokens } from "../views/Choices";
 import { Matrix, Thumb, thumbHeight } from "../views/Matrix";
-import { submitOnEnter } from "../views/Text";
-import { fetchLayer, type LayerValues, useWeights, Waiting } from "../views/weights";
+import { Section, Select } from "../views/Parts";
+import { OtherText } from "../views/Text";
+import { fetchLayer, type LayerValues } from "../views/weights";
 
 interface PairRow {
   id: number;
@@ -59,18 +60,13 @@ export function alignedPositions(a: Manifest, b: Manifest, wanted: number) {
  */
 export function teacherForcedRequest(manifest: Manifest, checkpoint: string): TraceRequest {
   const { target, prefix = [], checkpoint: _, edits: __, other_text: ___, ...kept } = manifest.request;
-  const request: TraceRequest = kept;
-  if (checkpoint !== "model") request.checkpoint = checkpoint;
+  const request: TraceRequest = { ...kept, ...(checkpoint !== "model" && { checkpoint }) };
   const { ids, special, n_given, text: output } = outputStream(manifest);
-  if (hasSource(manifest)) {
-    request.target = target ?? output;
-  } else if (!isClassifier(manifest) && !isMasked(manifest) && !isEmbedder(manifest)) {
-    // All generated tokens but the last: the model generates one more, so that the lengths are equal.
-    const end = special.slice(n_given, -1).indexOf(true);
-    request.prefix = [...prefix, ...ids.slice(n_given, end < 0 ? -1 : n_given + end)];
-    request.decode = { ...request.decode, max_new_tokens: 1 };
-  }
-  return request;
+  if (hasSource(manifest)) return { ...request, target: target ?? output };
+  if (isClassifier(manifest) || isMasked(manifest) || isEmbedder(manifest)) return request;
+  // All generated tokens but the last: the model generates one more, so that the lengths are equal.
+  const end = special.slice(n_given, -1).indexOf(true);
+  return { ...request, prefix: [...prefix, ...ids.slice(n_given, end < 0 ? -1 : n_given + end)], decode: { ...request.decode, max_new_tokens: 1 } };
 }
 
 /** Maximum bytes of the weights of all checkpoints. */
@@ -79,13 +75,6 @@ const FILM_BYTES = 96e6;
 /** The slice to fetch: all heads of a layer with `cells` weights each, or only the selected one to save memory. */
 export const filmSlice = ({ layer, head }: { layer: { nHeads: number }; head: number }, cells: number, checkpoints: number) =>
   (4 * layer.nHeads * cells * checkpoints > FILM_BYTES ? `head:${head}` : "");
-
-/** "best: step 1,164", "step 1,000", "before training". */
-function checkpointName(name: string, step: number | null): string {
-  const update = step === null ? "" : `step ${count(step)}`;
-  if (name === "model") return update ? `best: ${update}` : "best";
-  return step === 0 ? "before training" : update || name;
-}
 
 /** Of the examples, the one with the longest beginning and end in common with a text: what differs is then in one place. */
 export function nearestText(text: string, examples: readonly string[]): string | undefined {
@@ -116,25 +105,15 @@ export function differingTokens(a: readonly number[], b: readonly number[]): boo
   });
 }
 
-interface FilmStripProps {
-  manifest: Manifest;
-  view: View;
-  checkpoints: RunInfo["checkpoints"];
-  chosen: string | null;
-  onChoose: (checkpoint: string) => void;
-}
-
 interface Frame {
   values?: LayerValues;
   error?: string;
   answer?: string; // of a classifier; others read A's tokens
 }
 
-async function frameOf(weights: string, slice: string, request: TraceRequest): Promise<Frame> {
+async function frameOf(layer: AttentionLayer, slice: string, request: TraceRequest): Promise<Frame> {
   try {
     const trace = await source.trace(request);
-    const layer = viewOf(trace, { node: weights })?.layer;
-    if (layer?.weights !== weights) return { error: "This checkpoint lacks this layer" };
     const answer = isClassifier(trace) ? `${trace.answer.headline} ${trace.answer.detail}` : undefined;
     return { values: await fetchLayer(trace.id, layer, slice), answer };
   } catch (error) {
@@ -142,14 +121,14 @@ async function frameOf(weights: string, slice: string, request: TraceRequest): P
   }
 }
 
-function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: FilmStripProps) {
+function FilmStrip({ manifest, view, checkpoints, chosen }: { manifest: Manifest; view: View; checkpoints: RunInfo["checkpoints"]; chosen: string | null }) {
   const { weights, layer } = view.layer;
   const rows = labelsOf(manifest, view.group.queries);
   const slice = filmSlice(view, rows.length * labelsOf(manifest, view.group.keys).length, checkpoints.length);
   const { value: frames } = useResource<Map<string, Frame>>(`${manifest.id}|${weights}?${slice}`, async (soFar) => {
     const found = new Map<string, Frame>();
     for (const { name } of checkpoints) {
-      found.set(name, await frameOf(weights, slice, teacherForcedRequest(manifest, name)));
+      found.set(name, await frameOf(view.layer, slice, teacherForcedRequest(manifest, name)));
       if (!soFar(new Map(found))) break;
     }
     return found;
@@ -161,14 +140,13 @@ function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: FilmStripP
     return <span class={error ? "note note-bad" : "head-blank"} style={{ width: `${width}px`, height: error ? "" : `${height}px` }}>{error}</span>;
   };
   return (
-    <section>
-      <h2>{`${view.group.title}, layer ${layer}, head ${view.head}, through training`}</h2>
+    <Section title={`${view.group.title}, layer ${layer}, head ${view.head}, through training`}>
       <ol class="film">
         {checkpoints.map((one) => {
           const frame = frames?.get(one.name);
           return (
             <li key={one.name}>
-              <button type="button" class="head-button" aria-pressed={one.name === chosen} data-checkpoint={one.name} onClick={() => onChoose(one.name)}>
+              <button type="button" class="head-button" aria-pressed={one.name === chosen} data-checkpoint={one.name} onClick={() => traceOther(teacherForcedRequest(manifest, one.name))}>
                 {picture(frame)}
                 <span class="head-caption">{checkpointName(one.name, one.step)}</span>
                 {frame?.answer && <span class="head-caption">{frame.answer}</span>}
@@ -181,7 +159,7 @@ function FilmStrip({ manifest, view, checkpoints, chosen, onChoose }: FilmStripP
         {!isClassifier(manifest) && "Every checkpoint reads A’s tokens (teacher forcing). "}
         Each heat map has its own scale.
       </p>
-    </section>
+    </Section>
   );
 }
 
@@ -190,37 +168,29 @@ const gridOf = ({ weights }: LayerValues, { head }: View) => (weights.shape.leng
 
 function BlockPicker({ view: { groups, layer, head } }: { view: View }) {
   return (
-    <div class="attention-order">
-      <label>
-        Layer{" "}
-        <select value={layer.weights} onChange={(event) => setParams({ node: event.currentTarget.value, layer: null })}>
-          {groups.flatMap(({ title, layers }) =>
-            layers.map((one) => <option key={one.weights} value={one.weights}>{`${title}, layer ${one.layer}`}</option>))}
-        </select>
-      </label>
+    <div class="row">
+      <Select
+        label="Layer" value={layer.weights} onChoose={(node) => setParams({ node, layer: null })}
+        options={groups.flatMap(({ title, layers }) => layers.map((one) => [one.weights, `${title}, layer ${one.layer}`] as const))}
+      />
       <HeadPicker heads={layer.nHeads} head={head} />
     </div>
   );
 }
 
-function HeadPair({ a, b, view }: { a: Manifest; b: Manifest; view: View }) {
-  const cell = useValue(selection);
-  const { group, layer, head } = view;
-  const weights = layer.weights;
-  const layerB = viewOf(b, { node: weights })?.layer ?? layer;
-  const [fetchedA, fetchedB] = [useWeights(a.id, [layer]), useWeights(b.id, [layerB])];
-  const [valuesA, valuesB] = [fetchedA.layers.get(weights), fetchedB.layers.get(weights)];
-  if (layerB.weights !== weights) return <p class="note">B lacks this layer.</p>;
-  if (!valuesA || !valuesB) return <Waiting fetched={fetchedA.errors.size ? fetchedA : fetchedB} wanted={[layer]} />;
-  const [gridA, gridB] = [headOf(valuesA.weights, head), headOf(valuesB.weights, head)];
+function HeadPair({ a, b, view: { group, layer, head } }: { a: Manifest; b: Manifest; view: View }) {
+  const cell = useValue(selection), slice = `head:${head}`;
+  const [ofA, ofB] = [useTensor(layer.weights, slice, a), useTensor(layer.weights, slice, b)];
+  if (!ofA.value || !ofB.value) return <p class="note">{(ofA.error ?? ofB.error)?.message ?? "Loading …"}</p>;
+  const [gridA, gridB] = [toGrid(ofA.value), toGrid(ofB.value)];
   const change = difference(gridA, gridB);
   const limit = Math.max(magnitude(gridA.data), magnitude(gridB.data));
-  const one = (title: string, of: Manifest, grid: Grid, mask: Grid | null, scale: "signed" | "sequential" = "sequential") => (
+  const one = (title: string, of: Manifest, value: TensorValue, signs = false) => (
     <div>
       <h3>{title}</h3>
       <Matrix
-        node={weights} slice={`head:${head}${scale === "signed" ? ";difference" : ""}`} label={`${group.title}, layer ${layer.layer}, head ${head}, ${title}`}
-        value={toTensorValue(grid)} mask={mask && toTensorValue(mask)} scale={scale} limit={scale === "signed" ? undefined : limit}
+        node={layer.weights} slice={signs ? `${slice};difference` : slice} of={of} label={`${group.title}, layer ${layer.layer}, head ${head}, ${title}`}
+        value={value} scale={signs ? "signed" : "sequential"} limit={signs ? undefined : limit}
         rowLabels={rowLabelsOf(of, group.queries).map((label) => label.text)} colLabels={labelsOf(of, group.keys).map((label) => label.text)}
         cell={[cell.row ?? 0, cell.col ?? 0]} onSelect={(r, c) => setParams({ cell: `${r},${c}` })} numbers="toggle"
       />
@@ -229,9 +199,9 @@ function HeadPair({ a, b, view }: { a: Manifest; b: Manifest; view: View }) {
   return (
     <>
       <div class="compare-heads" style={{ "--least": Math.max(gridA.cols, gridB.cols) > 20 ? "34rem" : "19rem" }}>
-        {one("A", a, gridA, valuesA.mask)}
-        {one("B", b, gridB, valuesB.mask)}
-        {change && one("B − A", a, change, valuesA.mask, "signed")}
+        {one("A", a, ofA.value)}
+        {one("B", b, ofB.value)}
+        {change && one("B − A", a, toTensorValue(change), true)}
       </div>
       <p class="note">
         {change
@@ -245,7 +215,7 @@ function HeadPair({ a, b, view }: { a: Manifest; b: Manifest; view: View }) {
 type By = "text" | "checkpoint";
 
 export function CompareScreen({ trace: a }: { trace: Manifest }) {
-  const [b, waits] = [useValue(other), useValue(busy)];
+  const [b, waits, written] = [useValue(other), useValue(busy), useValue(otherText)];
   const { params } = useValue(route);
   const known = useValue(runFacts)?.checkpoints ?? [];
   const checkpoints = source.live ? known : [];
@@ -255,27 +225,30 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
     const like = by === "text" && source.live && otherText.value === undefined && nearestText(a.request.text, runFacts.value?.examples ?? []);
     if (like) setParams(paramsFromRequest({ ...a.request, target: undefined, prefix: undefined, edits: undefined, text: like }, "o."));
   }, []);
-  const choose = (checkpoint: string) => traceOther(teacherForcedRequest(a, checkpoint));
+
   return (
     <div class="compare">
       <h1 class="visually-hidden">Compare</h1>
       {checkpoints.length > 1 && (
-        <div class="attention-bar">
+        <div class="row">
           <Choices
             name="by" label="Compare by" options={[["text", "Two texts"], ["checkpoint", "Two checkpoints"]]} chosen={by}
             onChoose={(next) => {
               if (next === by) return;
               setParams({ by: next });
-              if (next === "checkpoint") choose(checkpoints[0]!.name);
-              else traceOther(null);
+              traceOther(next === "checkpoint" ? teacherForcedRequest(a, checkpoints[0]!.name) : null);
             }}
           />
         </div>
       )}
-      {by === "text" && source.live && <OtherText a={a} b={b} />}
+      {by === "text" && source.live && (
+        <OtherText label="Text B (the text above is A):" given={written ?? a.request.text}>
+          {b && <button type="button" class="quiet" onClick={() => traceOther(null)}>Remove B</button>}
+        </OtherText>
+      )}
       {view && (b || by === "checkpoint") && <BlockPicker view={view} />}
       {by === "checkpoint" && view && (
-        <FilmStrip manifest={a} view={view} checkpoints={checkpoints} chosen={b && b.model.checkpoint} onChoose={choose} />
+        <FilmStrip manifest={a} view={view} checkpoints={checkpoints} chosen={b && b.model.checkpoint} />
       )}
       {b
         ? (
@@ -283,10 +256,7 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
             <Sides a={a} b={b} by={by} />
             {isEmbedder(a) ? <Vectors a={a} b={b} /> : <Distributions a={a} b={b} position={params.position} />}
             {view && (
-              <section>
-                <h2>Attention weights in A and B</h2>
-                <HeadPair a={a} b={b} view={view} />
-              </section>
+              <Section title="Attention weights in A and B"><HeadPair a={a} b={b} view={view} /></Section>
             )}
           </>
         )
@@ -294,31 +264,6 @@ export function CompareScreen({ trace: a }: { trace: Manifest }) {
           : waits ? `${waits} …` : by === "checkpoint" ? "Select a checkpoint above to compare it with these weights."
           : "Enter a second text above. Texts that differ in one word show the effect of that word; if both have the same length, the difference of their weights is shown."}</p>}
     </div>
-  );
-}
-
-function OtherText({ a, b }: { a: Manifest; b: Manifest | null }) {
-  const area = useRef<HTMLTextAreaElement>(null);
-  const written = useValue(otherText);
-  const waits = useValue(busy) !== null;
-  useEffect(() => {
-    area.current!.value = written ?? a.request.text;
-  }, [written]);
-  const submit = (event: Event) => {
-    event.preventDefault();
-    traceOther({ ...manifest.value?.request, target: undefined, prefix: undefined, text: area.current!.value });
-  };
-  return (
-    <form class="text-form compare-form" onSubmit={submit}>
-      <label>
-        <span class="note">Text B (the text above is A):</span>
-        <textarea data-role="other-text" ref={area} rows={2} dir="auto" spellcheck={false} onKeyDown={submitOnEnter} />
-      </label>
-      <div class="text-actions">
-        <button type="submit" data-role="compare" disabled={waits}>Compare</button>
-        {b && <button type="button" class="quiet" onClick={() => traceOther(null)}>Remove B</button>}
-      </div>
-    </form>
   );
 }
 
@@ -347,9 +292,7 @@ function Side({ name, of, other, own }: { name: "A" | "B"; of: Manifest; other: 
         <span class="answer-detail">{own === undefined ? of.answer.detail : "its own output; below, it reads A’s tokens"}</span>
       </p>
       {of.streams.map((stream) => (
-        <div key={stream.name} class="compare-tokens">
-          <Tokens stream={stream} label={`${name}: tokens of the ${stream.name}`} marks={marks(stream)} />
-        </div>
+        <Tokens key={stream.name} stream={stream} label={`${name}: tokens of the ${stream.name}`} marks={marks(stream)} />
       ))}
     </section>
   );
@@ -371,10 +314,9 @@ function Distributions({ a, b, position }: { a: Manifest; b: Manifest; position:
     };
   });
   return (
-    <section>
-      <h2>{classes ? "Probabilities" : isMasked(a) ? "Token probabilities" : "Next-token probabilities"}</h2>
+    <Section title={classes ? "Probabilities" : isMasked(a) ? "Token probabilities" : "Next-token probabilities"}>
       {!classes && to > from && (
-        <label class="slider">
+        <label class="row">
           {at === other ? `Position ${at}` : `Position ${at} of A, ${other} of B`}
           <input type="range" min={from} max={to} value={at} aria-valuetext={`${at}`} onInput={(event) => setParams({ position: a.predictions[Number(event.currentTarget.value)]!.position })} />
         </label>
@@ -389,7 +331,7 @@ function Distributions({ a, b, position }: { a: Manifest; b: Manifest; position:
           <Bars label="B" bars={side(pb, "b")} />
         </div>
       </div>
-    </section>
+    </Section>
   );
 }
 
@@ -405,12 +347,11 @@ function Vectors({ a, b }: { a: Manifest; b: Manifest }) {
   const [va, vb] = value?.map(({ data }) => data) ?? [];
   const dot = (x: ArrayLike<number>, y: ArrayLike<number>) => Array.from(x).reduce((sum, one, i) => sum + one * y[i]!, 0);
   return (
-    <section>
-      <h2>Vectors of A and B</h2>
+    <Section title="Vectors of A and B">
       <p data-role="cosine">
         {va && vb ? <>Cosine: <b>{(dot(va, vb) / Math.sqrt(dot(va, va) * dot(vb, vb))).toFixed(3)}</b>. It is 1 where both vectors have the same direction, and 0 where they are orthogonal.</> : "…"}
       </p>
       <p class="note">This model gives no probabilities to compare.</p>
-    </section>
+    </Section>
   );
 }

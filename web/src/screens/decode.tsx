@@ -2,8 +2,7 @@
  * The Decode screen: for a classifier its single prediction; for other models the distribution of each step, the
  * search, and forced tokens.
  */
-import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { passesOf } from "../sources/source";
 import { useScreenKeys } from "../state/keys";
 import { busy, hrefTo, route, setParams, source, trace } from "../state/page";
@@ -15,11 +14,12 @@ import {
   asText, changesOf, forcedPrefix, hasSource, isClassifier, isEmbedder, isGiven, isMasked, lockReason, outputStream, predictionIndex,
   requestWithPrefix,
 } from "../trace/generation";
-import { filterAll, type Filtered, filterTop, isNeutral, NEUTRAL, samplingOf, type SamplingParams } from "../trace/sampling";
+import { filterAll, type Filtered, filterTop, isNeutral, KNOBS, NEUTRAL, samplingOf, type SamplingParams, samplingText } from "../trace/sampling";
 import { table } from "../trace/steps";
 import type { BeamCandidate, Candidate, DecodeLog, DecodeSettings, Manifest, Prediction, TraceRequest } from "../types";
 import { type Bar, Bars } from "../views/Bars";
-import { OutputTokens, PositionPicker, Tokens } from "../views/Choices";
+import { choosePrediction, OutputTokens, Tokens } from "../views/Choices";
+import { Form, Section, Select } from "../views/Parts";
 import { NoAnswer } from "../views/Text";
 import { Table } from "../views/Table";
 
@@ -80,26 +80,18 @@ function DecodeForm({ manifest, sampling, onTrace }: { manifest: Manifest; sampl
   const waits = useValue(busy) !== null;
   const [chosen, setChosen] = useState({ ...settings, sample: !searches || settings.sample });
   const { sample, beam_size, length_penalty, decode_seed } = chosen;
-  const change = (next: Partial<DecodeSettings>): void => setChosen({ ...chosen, ...next });
+  const change = (next: Partial<DecodeSettings>) => setChosen({ ...chosen, ...next });
 
-  const write = (event: Event): void => {
-    event.preventDefault();
-    const decode: Partial<DecodeSettings> = sample
-      ? { sample, ...sampling, decode_seed }
-      : { sample, beam_size, length_penalty };
+  const write = () => {
     const request = requestWithPrefix(manifest, []);
-    onTrace({ ...request, decode: { ...request.decode, ...decode } });
+    onTrace({ ...request, decode: { ...request.decode, sample, ...(sample ? { ...sampling, decode_seed } : { beam_size, length_penalty }) } });
   };
-
-  const how = (name: string, samples: boolean) => (
-    <label><input type="radio" name="how" checked={sample === samples} onChange={() => change({ sample: samples })} /> {name}</label>
-  );
   const field = (name: string, key: "beam_size" | "length_penalty" | "decode_seed", min: number, max: number, step = 1) => (
     <label>{name} <input type="number" required min={min} max={max} step={step} value={chosen[key]} onInput={(event) => change({ [key]: Number(event.currentTarget.value) })} /></label>
   );
   return (
-    <form class="row" onSubmit={write}>
-      {searches && <span class="row" role="group" aria-label="Decoding method">{how("Beam search", false)}{how("Sampling", true)}</span>}
+    <Form class="row" send={write}>
+      {searches && <Select label="Decode by" value={sample ? 1 : 0} options={[[0, "Beam search"], [1, "Sampling"]]} onChoose={(one) => change({ sample: one === "1" })} />}
       {sample ? field("Seed", "decode_seed", 0, 1e9) : <>{field("Beam size", "beam_size", 1, 10)}{field("Length penalty", "length_penalty", 0, 3, 0.1)}</>}
       <button type="submit" class="quiet" data-role="write-again" disabled={waits}>
         {sample ? "Sample again" : "Search again"}
@@ -109,7 +101,7 @@ function DecodeForm({ manifest, sampling, onTrace }: { manifest: Manifest; sampl
           Remove the forced tokens
         </button>
       )}
-    </form>
+    </Form>
   );
 }
 
@@ -134,8 +126,7 @@ function ClassifierView({ manifest }: { manifest: Manifest }) {
       </p>
       <div class="columns">
         <ContributionsSection manifest={manifest} prediction={prediction} chosen={chosen} binary={binary} />
-        <section aria-labelledby="probability-title">
-          <h2 id="probability-title">From {binary ? "logit" : "logits"} to probability</h2>
+        <Section title={`From ${binary ? "logit" : "logits"} to probability`}>
           <SamplingSlider param="temperature" value={Number(temperature.toFixed(3))} onInput={heat} />
           {fitted && <p class="note">Fitted on validation: <button class="quiet" data-role="fitted" onClick={() => heat(fitted)}>{number(fitted)}</button></p>}
           <Bars
@@ -149,18 +140,17 @@ function ClassifierView({ manifest }: { manifest: Manifest }) {
             }))}
           />
           {binary && <p class="note">Two classes share one logit: the logit of {visible(first!.piece)} is fixed at 0.</p>}
-        </section>
+        </Section>
       </div>
       {labels?.each[0]!.threshold != null && (
-        <section aria-labelledby="labels-title" data-role="labels">
-          <h2 id="labels-title">Each label by itself</h2>
+        <Section title="Each label by itself" data-role="labels">
           <p>Each is a decision of its own, on the same vector; this page looks at {labels.each[labels.shown]!.name}. A label is answered from its threshold on, chosen on validation.</p>
           <Bars
             label="Labels" bars={labels.each.map((label, key) => ({ ...label, key })).sort((a, b) => b.probability - a.probability).slice(0, 20).map(({ name, probability, threshold, key }) => ({
               key, label: name, value: probability, text: percent(probability), note: `threshold ${percent(threshold!)}`, strong: probability >= threshold!,
             }))}
           />
-        </section>
+        </Section>
       )}
     </>
   );
@@ -184,17 +174,14 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: { manife
   }
   const off = Math.abs((parts?.logit ?? 0) - of.logit), ok = off <= (x.value?.dtype === "f16" ? 2e-3 : 1e-5) * (parts?.size ?? 0); // a saved page rounds to 16-bit floats
   if (manifest.nodes.some((one) => one.id === "pooler")) {
-    return <section><h2>Pooler before the head</h2><p class="note">The pooler before the head has an activation, so a logit is no sum over the tokens. {why}</p></section>;
+    return <Section title="Pooler before the head"><p class="note">The pooler before the head has an activation, so a logit is no sum over the tokens. {why}</p></Section>;
   }
   return (
-    <section aria-labelledby="apart-title">
-      <h2 id="apart-title">Contribution of each token to {quantity}</h2>
+    <Section title={`Contribution of each token to ${quantity}`}>
       <p>{only == null ? SENTENCES[how] : "Only the vector of the word’s first token is used."} With the bias, the contributions sum to the logit.</p>
       {!parts ? <p class="note" role={error ? "alert" : undefined}>{error?.message ?? "Loading …"}</p> : (
         <>
-          <div class="written">
-            <Tokens stream={stream} weights={parts.tokens} limit={3.5 * Math.max(...parts.tokens.map(Math.abs))} marks={parts.tokens.map((value) => signed(value, 2))} />
-          </div>
+          <Tokens stream={stream} weights={parts.tokens} limit={3.5 * Math.max(...parts.tokens.map(Math.abs))} marks={parts.tokens.map((value) => signed(value, 2))} />
           <p data-role="arithmetic">
             {number(parts.logit - parts.bias)} from the tokens {signed(parts.bias)} bias = <b>{number(parts.logit)}</b>, {quantity}
           </p>
@@ -205,7 +192,7 @@ function ContributionsSection({ manifest, prediction, chosen, binary }: { manife
         </>
       )}
       <p class="note">Contributions are not attributions: through attention, a vector depends on all tokens. {why}</p>
-    </section>
+    </Section>
   );
 }
 
@@ -216,256 +203,65 @@ const SENTENCES: Record<string, string> = {
   first: "First-token pooling: only the vector of the first token is used.",
 };
 
-/** The outcomes of a candidate. */
-const OUTCOMES = { kept: "kept", finished: "finished", pruned: "pruned" };
-type Outcome = keyof typeof OUTCOMES;
-
-interface BeamNode {
-  step: number;
+/** A candidate of a search, with all of its tokens. */
+interface Hypothesis {
   /** "step.index", with the index in `steps[step]`. */
   key: string;
   candidate: BeamCandidate;
-  parent: BeamNode | null; // null: the start
-  outcome: Outcome;
-  /** Part of the best hypothesis. */
+  path: BeamCandidate[];
+  outcome: "kept" | "finished" | "pruned";
+  /** Whether the best hypothesis goes through it. */
   chosen: boolean;
-  x: number;
-  y: number;
-  width: number;
 }
 
-interface BeamLayout {
-  columns: BeamNode[][];
-  /** Left edge of each step's column. */
-  edges: number[];
-  width: number;
-  height: number;
-}
-
-const TOP = 30;
-/** Width between two columns. */
-const GAP = 46;
-const LEFT = 92;
-const ROW_HEIGHT = 26;
-const CHARACTER_WIDTH = 8.2;
-const MARGIN = 12;
-
-/** Longer tokens are truncated in the tree. */
-const MAX_TOKEN_CHARS = 14;
-
-export function outcomeOf(candidate: BeamCandidate): Outcome {
-  return candidate.finished ? "finished" : candidate.row === null ? "pruned" : "kept";
-}
-
-/** A token, truncated for the tree. */
-function cut(piece: string): string {
-  const letters = [...visible(piece)];
-  return letters.length <= MAX_TOKEN_CHARS ? letters.join("") : `${letters.slice(0, MAX_TOKEN_CHARS - 1).join("")}…`;
-}
-
-/** Estimated width of a token, where no browser can measure it. */
-const estimatedWidth = (piece: string) => [...piece].length * CHARACTER_WIDTH;
-
-/** The layout of all candidates, with or without pruned ones. `widthOf` measures tokens. */
-export function layoutBeam(log: DecodeLog, showPruned: boolean, widthOf = estimatedWidth): BeamLayout {
-  const edges: number[] = [];
-  let live: (BeamNode | null)[] = [null]; // by row; null is the start
-  let x = LEFT;
-  const columns = log.steps.map((candidates, step) => {
-    const next: (BeamNode | null)[] = [];
-    const column: BeamNode[] = [];
-    candidates.forEach((candidate, index) => {
-      const outcome = outcomeOf(candidate);
-      if (outcome === "pruned" && !showPruned) return;
-      const node: BeamNode = {
-        step, key: `${step}.${index}`, candidate, outcome, chosen: false, parent: live[candidate.parent] ?? null, x,
-        y: TOP + column.length * ROW_HEIGHT,
-        width: widthOf(cut(candidate.piece)),
-      };
-      column.push(node);
-      if (candidate.row !== null) next[candidate.row] = node;
+/** The candidates of each step. */
+export function hypothesesOf({ steps, hypotheses }: DecodeLog): Hypothesis[][] {
+  let live: BeamCandidate[][] = [];
+  const all = steps.map((candidates, step) => {
+    const next: BeamCandidate[][] = [];
+    const found = candidates.map((candidate, index): Hypothesis => {
+      const path = [...live[candidate.parent] ?? [], candidate];
+      if (candidate.row !== null) next[candidate.row] = path;
+      return { key: `${step}.${index}`, candidate, path, outcome: candidate.finished ? "finished" : candidate.row === null ? "pruned" : "kept", chosen: false };
     });
-    edges.push(x);
-    x += Math.max(CHARACTER_WIDTH, ...column.map((node) => node.width)) + MARGIN + GAP;
     live = next;
-    return column;
+    return found;
   });
-  const end = log.hypotheses[0]?.end?.join(".");
-  const last = columns.flat().find((node) => node.key === end);
-  if (last) for (const node of pathTo(last)) node.chosen = true;
-  const maxRows = Math.max(1, ...columns.map((column) => column.length));
-  return { columns, edges, width: x - GAP + MARGIN, height: TOP + maxRows * ROW_HEIGHT + MARGIN };
+  const best = all.flat().find(({ key }) => key === hypotheses[0]?.end?.join("."))?.path ?? [];
+  return all.map((found) => found.map((one) => ({ ...one, chosen: best.includes(one.candidate) })));
 }
 
-/** The hypothesis of a candidate, from the first step. */
-export function pathTo(node: BeamNode): BeamNode[] {
-  return [...(node.parent ? pathTo(node.parent) : []), node];
-}
-
-/** The target of an arrow key: left to the parent, right to the best extension, up and down in the column. */
-export function neighbour({ columns }: BeamLayout, node: BeamNode, key: string): BeamNode | null | undefined {
-  const column = columns[node.step]!, at = column.indexOf(node);
-  const targets: Record<string, BeamNode | null | undefined> = {
-    ArrowLeft: node.parent, ArrowRight: columns[node.step + 1]?.find((next) => next.parent === node), ArrowUp: column[at - 1], ArrowDown: column[at + 1],
-    Home: columns[0]?.[0], End: columns.flat().filter((one) => one.chosen).at(-1),
-  };
-  return targets[key];
-}
-
+/** What a step of the search compares, and the finished hypotheses. */
 function BeamSection({ manifest, step, onForce }: { manifest: Manifest; step: number; onForce: (prefix: number[]) => void }) {
-  const { decode: log } = manifest;
-  const { beam, pruned } = useValue(route).params;
-  const layout = layoutBeam(log, pruned !== "0", measured);
-  const all = layoutBeam(log, true, measured).columns.flat();
-  const node = all.find(({ key }) => key === beam) ?? all.find((one) => one.step === step && one.chosen);
-  const ended = all.filter(({ outcome }) => outcome === "finished").sort((a, b) => b.candidate.score - a.candidate.score).slice(0, 8);
-  const { beam_size: width, length_penalty: penalty } = log.settings;
-  const select = ({ key }: BeamNode): void => setParams({ beam: key });
+  const { settings: { beam_size: width, length_penalty: penalty } } = manifest.decode;
+  const all = hypothesesOf(manifest.decode);
+  const ended = all.flat().filter(({ outcome }) => outcome === "finished").sort((a, b) => b.candidate.score - a.candidate.score).slice(0, 8);
+  const table = (label: string, shown: Hypothesis[]) => (
+    <Table
+      label={label} columns={["Hypothesis", "Token", "p", "log p", "Sum", <>Sum / length<sup>{penalty}</sup></>, "Outcome", ""]}
+      rows={shown.map(({ key, candidate, path, outcome, chosen }) => ({
+        cells: [
+          <bdi>{asText(path.slice(0, -1).map(({ piece }) => piece)) || "(empty)"}</bdi>, <bdi>{visible(candidate.piece)}</bdi>, percent(Math.exp(candidate.log_prob)),
+          ...[candidate.log_prob, candidate.total, candidate.score].map((one) => number(one, 4)), outcome,
+          outcome !== "finished" && source.live && <button type="button" class="link" data-role="force-path" onClick={() => onForce(path.map(({ id }) => id))}>Continue from here</button>,
+        ],
+        attributes: { "data-beam": key, "data-outcome": outcome, class: chosen ? "term-mark" : undefined },
+      }))}
+    />
+  );
   return (
-    <section class="beam-section" aria-labelledby="beam-title">
-      <h2 id="beam-title">{width === 1 ? "Greedy search" : "Beam search"}</h2>
+    <Section title={width === 1 ? "Greedy search" : "Beam search"}>
       <p>
         {width === 1
           ? "Each step takes the most probable token and drops the others."
           : `Each step extends ${width} hypotheses by every token. The ${width} best unfinished ones are kept, finished ones stored, the others pruned.`}
+        {" "}Bold: the best hypothesis.
       </p>
-      <p class="row note">
-        {Object.entries({ chosen: "best hypothesis", ...OUTCOMES }).map(([outcome, name]) => <span key={outcome}><i class="key-line" data-outcome={outcome} /> {name}</span>)}
-        <label>
-          <input type="checkbox" data-role="show-pruned" checked={pruned !== "0"} onChange={(e) => setParams({ pruned: e.currentTarget.checked ? null : "0" })} /> show
-          pruned
-        </label>
-      </p>
-      <BeamTree layout={layout} step={step} selected={beam} onSelect={select} />
-      <div class="columns">
-        {ended.length > 0 && <FinishedTable nodes={ended} penalty={penalty} onSelect={select} />}
-        {node && <ScoreTable node={node} penalty={penalty} onForce={onForce} />}
-      </div>
-    </section>
+      <h3>Step {step + 1}</h3>
+      {table("Candidates", all[step]!)}
+      {ended.length > 0 && <><h3>Finished hypotheses</h3>{table("Finished hypotheses", ended)}</>}
+    </Section>
   );
-}
-
-function ScoreTable({ node, penalty, onForce }: { node: BeamNode; penalty: number; onForce: (prefix: number[]) => void }) {
-  const path = pathTo(node);
-  const { log_prob, total, score, piece } = node.candidate;
-  const rows: [ComponentChildren, number][] = [
-    ["sum before this token", node.parent?.candidate.total ?? 0],
-    [<>log p({visible(piece)}), p = {percent(Math.exp(log_prob))}</>, log_prob],
-    ["sum of log-probabilities", total],
-    [<>score: sum / {path.length}<sup>{penalty}</sup></>, score],
-  ];
-  return (
-    <div aria-live="polite">
-      <h3><i>{asText(path.map((one) => one.candidate.piece)) || "(empty)"}</i></h3>
-      <Table label="Score" columns={["", ""]} rows={rows.map(([name, value]) => ({ cells: [name, number(value, 4)] }))} />
-      <p>
-        This hypothesis is {OUTCOMES[node.outcome]}.{" "}
-        {node.outcome !== "finished" && source.live && (
-          <button type="button" class="link" data-role="force-path" onClick={() => onForce(path.map((one) => one.candidate.id))}>
-            Continue from here
-          </button>
-        )}
-      </p>
-    </div>
-  );
-}
-
-function FinishedTable({ nodes, penalty, onSelect }: { nodes: BeamNode[]; penalty: number; onSelect: (node: BeamNode) => void }) {
-  return (
-    <div>
-      <h3>Finished hypotheses, by sum / length{penalty === 1 ? "" : <sup>{penalty}</sup>}</h3>
-      <Table
-        label="Finished hypotheses" columns={["Text", "Length", "Sum", "Score"]}
-        rows={nodes.map((node) => {
-          const path = pathTo(node), text = asText(path.slice(0, -1).map((one) => one.candidate.piece)) || "(empty)";
-          return {
-            cells: [<button type="button" class="link" onClick={() => onSelect(node)}>{text}</button>, path.length, number(node.candidate.total, 4), number(node.candidate.score, 4)],
-            attributes: { class: node.chosen ? "term-mark" : "" },
-          };
-        })}
-      />
-    </div>
-  );
-}
-
-/** The column of the step is highlighted. */
-function BeamTree({ layout, step, selected, onSelect }: { layout: BeamLayout; step: number; selected: string | undefined; onSelect: (node: BeamNode) => void }) {
-  const box = useRef<HTMLDivElement>(null);
-  const { columns, edges, width, height } = layout;
-  const nodes = columns.flat();
-  const at = nodes.find((node) => node.key === selected);
-  const lit = new Set(at ? pathTo(at) : []);
-  const entry = at ?? columns[step]?.find((node) => node.chosen) ?? nodes[0];
-  const left = edges[step] ?? 0;
-
-  useEffect(() => {
-    const element = box.current;
-    if (!element || (left > element.scrollLeft + 60 && left < element.scrollLeft + element.clientWidth - 160)) return;
-    element.scrollLeft = left - element.clientWidth / 3;
-  }, [left]);
-
-  const move = (event: KeyboardEvent, node: BeamNode): void => {
-    const next = event.key === "Enter" || event.key === " " ? node : neighbour(layout, node, event.key);
-    if (!next) return;
-    event.preventDefault();
-    event.stopPropagation();
-    onSelect(next);
-    box.current?.querySelector<SVGGElement>(`[data-beam="${next.key}"]`)?.focus();
-  };
-
-  return (
-    <div class="beam-box" ref={box}>
-      <svg class="beam" width={width} height={height} role="group" aria-label="Beam search tree">
-        <rect class="beam-column" x={left - 8} y={TOP - 10} width={18 + Math.max(12, ...(columns[step] ?? []).map((node) => node.width))} height={height} />
-        {edges.map((x, t) => <text key={t} class="beam-step" data-now={t === step} x={x} y={14}>{t + 1}</text>)}
-        <text class="beam-step" x={4} y={TOP + 5}>start</text>
-        {inDrawingOrder(nodes, lit).map((node) => (
-          <path key={node.key} class="beam-line" data-outcome={node.outcome} data-chosen={node.chosen} data-lit={lit.has(node)} d={line(node)} />
-        ))}
-        {nodes.map((node) => (
-          <g
-            key={node.key} class="beam-node" data-beam={node.key} data-outcome={node.outcome} data-chosen={node.chosen} role="button"
-            aria-pressed={node === at} tabindex={node === entry ? 0 : -1} aria-label={description(node)}
-            onClick={() => onSelect(node)} onKeyDown={(event) => move(event, node)}
-          >
-            <title>{description(node)}</title>
-            <rect x={node.x - 6} y={node.y - 11} width={node.width + 12} height={22} rx={3} />
-            <text x={node.x} y={node.y + 4.5}>{cut(node.candidate.piece)}</text>
-            {node.outcome === "finished" && <path class="beam-end" d={`M${node.x + node.width + 10} ${node.y - 8}v16`} />}
-          </g>
-        ))}
-      </svg>
-    </div>
-  );
-}
-
-const pen = document.createElement("canvas").getContext("2d");
-
-/** The width of a token in the tree, in bold. */
-function measured(piece: string): number {
-  if (!pen) return 0;
-  pen.font = `700 14px ${getComputedStyle(document.body).fontFamily}`;
-  return pen.measureText(piece).width;
-}
-
-/** The path from the parent to this candidate. */
-function line({ parent, x, y }: BeamNode): string {
-  const x0 = parent ? parent.x + parent.width + 6 : 40;
-  const y0 = parent?.y ?? TOP;
-  const x1 = x - 6;
-  const bend = Math.max(x1 - GAP, x0);
-  return `M${x0} ${y0}H${bend}C${(bend + x1) / 2} ${y0} ${(bend + x1) / 2} ${y} ${x1} ${y}`;
-}
-
-/** Pruned first, the best hypothesis and the selection last. */
-function inDrawingOrder(nodes: BeamNode[], lit: Set<BeamNode>): BeamNode[] {
-  const weight = (node: BeamNode): number => (lit.has(node) ? 3 : node.chosen ? 2 : node.outcome === "pruned" ? 0 : 1);
-  return [...nodes].sort((a, b) => weight(a) - weight(b));
-}
-
-function description({ candidate, step, outcome, chosen }: BeamNode): string {
-  return `step ${step + 1}, ${visible(candidate.piece)}, ${percent(Math.exp(candidate.log_prob))}, `
-    + `sum of log-probabilities ${number(candidate.total)}, ${OUTCOMES[outcome]}${chosen ? ", part of the best hypothesis" : ""}`;
 }
 
 const BARS = 14;
@@ -483,25 +279,23 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
   const index = predictionIndex(manifest, params["position"]);
   const prediction = predictions[index];
   const masked = isMasked(manifest);
-  const sampling = masked ? NEUTRAL : samplingParams(manifest, params["sampling"]);
+  const sampling = masked ? NEUTRAL : samplingOf(manifest, params["sampling"]);
   const neutral = isNeutral(sampling);
   const position = prediction?.position ?? 0;
   const { filtered, loading } = useFiltered(manifest, index, sampling);
 
-  const ask = (request: TraceRequest, next: number | null): void => {
+  const ask = (request: TraceRequest, next: number | null) => {
     trace(request);
     setParams({ position: next, sampling: null });
   };
-  const force = (prefix: number[], next: number): void => ask(requestWithPrefix(manifest, prefix), next);
-  const goTo = (i: number): void => setParams({ position: predictions[i]?.position ?? 0, beam: null });
+  const force = (prefix: number[], next: number) => ask(requestWithPrefix(manifest, prefix), next);
   useScreenKeys((event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!by || (event.target instanceof Element && event.target.closest("input, .beam-box, nav"))) return false;
-    goTo(Math.max(0, Math.min(predictions.length - 1, index + by)));
+    choosePrediction(manifest, Math.max(0, Math.min(predictions.length - 1, index + by)));
     return true;
   });
   if (!prediction || !filtered) return <p>There is no step to show, because the text is empty.</p>;
-  const last = predictions.length - 1, place = `step ${index + 1} of ${last + 1}`;
   const locked = masked ? "" : lockReason(manifest, position, source.live);
 
   return (
@@ -513,26 +307,13 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
           : `The model generates one token per step, from a probability for each of the ${count(model.vocab_size)} tokens of the vocabulary: the search or sampling selects one, which the next step reads.`}
       </p>
       <section aria-label="Steps">
-        <OutputTokens manifest={manifest} index={index} label="Output" onStep={goTo} />
-        <div class="slider">
-          <button type="button" class="quiet" aria-label="Previous step" disabled={index === 0} onClick={() => goTo(index - 1)}>←</button>
-          <input
-            type="range" min={0} max={last} value={index} data-role="step" aria-label="Step"
-            aria-valuetext={`${place}: ${prediction.actual ? visible(prediction.actual.piece) : "next token"}`}
-            onInput={(event) => goTo(Number(event.currentTarget.value))}
-          />
-          <button type="button" class="quiet" aria-label="Next step" disabled={index === last} onClick={() => goTo(index + 1)}>→</button>
-          <span class="note">{place}. Colour: probability of each token.</span>
-        </div>
+        <OutputTokens manifest={manifest} index={index} label="Output" />
+        <p class="note">Step {index + 1} of {predictions.length}. Colour: probability of each token.</p>
       </section>
       <div class="columns">
         <section aria-labelledby="after-title">
           <NextTokenText manifest={manifest} index={index} />
-          <NextTokens
-            filtered={filtered} pieces={new Map(prediction.top.map((c) => [c.id, c.piece]))} actual={(prediction.actual ?? (masked ? prediction.top[0] : null))?.id}
-            neutral={neutral} locked={locked} eos={model.special_ids.eos}
-            onForce={(id) => force(forcedPrefix(manifest, position, id), position + 1)}
-          />
+          <NextTokens {...{ manifest, prediction, filtered, neutral, locked }} onForce={(id) => force(forcedPrefix(manifest, position, id), position + 1)} />
           <p class="note">
             {!neutral && "Thin lines and first numbers: the model’s probabilities. Bars and second numbers: those for sampling. "}
             {loading ? "Loading all logits of this step. "
@@ -540,17 +321,16 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
             {locked ?? "Select a bar to force that token."}
           </p>
         </section>
-        {!masked && <section aria-labelledby="sampling-title">
-          <h2 id="sampling-title">Sampling</h2>
+        {!masked && <Section title="Sampling">
           <div class="sampling-sliders" role="group" aria-label="Temperature and filters">
-            {(Object.keys(SLIDERS) as (keyof SamplingParams)[]).map((param) => <SamplingSlider key={param} param={param} value={sampling[param]} onInput={(value) => setParams({ sampling: formatParams({ ...sampling, [param]: value }) })} />)}
+            {KNOBS.map((param) => <SamplingSlider key={param} param={param} value={sampling[param]} onInput={(value) => setParams({ sampling: samplingText({ ...sampling, [param]: value }) })} />)}
           </div>
           <p>
             {`${filtered.exact ? "" : "About "}${count(filtered.nKept)} token${filtered.nKept === 1 ? "" : "s"} can be sampled.`}
             {params["sampling"] && <> <button type="button" class="link" onClick={() => setParams({ sampling: null })}>Reset</button></>}
           </p>
           {source.live && <DecodeForm key={manifest.id} manifest={manifest} sampling={sampling} onTrace={(request) => ask(request, null)} />}
-        </section>}
+        </Section>}
       </div>
       {decode.kind === "beam" && decode.steps.length > 0 && (
         <BeamSection manifest={manifest} step={Math.min(index, decode.steps.length - 1)} onForce={(prefix) => force(prefix, prefix.length)} />
@@ -595,25 +375,14 @@ function useFiltered(manifest: Manifest, index: number, sampling: SamplingParams
   return { filtered, loading: wanted && !loaded.value && !loaded.error };
 }
 
-function samplingParams(manifest: Manifest, text: string | undefined): SamplingParams {
-  const given = (text ?? "").split(",").map(Number);
-  if (given.length !== 4 || !given.every((x) => x >= 0)) return samplingOf(manifest);
-  return { temperature: given[0]!, top_k: given[1]!, top_p: given[2]! || 1, min_p: given[3]! };
-}
-
-const formatParams = ({ temperature, top_k, top_p, min_p }: SamplingParams): string => [temperature, top_k, top_p, min_p].join(",");
-
 interface NextProps {
+  manifest: Manifest;
+  prediction: Prediction;
   filtered: Filtered;
-  pieces: ReadonlyMap<number, string>;
-  /** The actual next token. */
-  actual: number | undefined;
   /** The sampling parameters change nothing. */
   neutral: boolean;
   /** Why no token can be forced here, or null. */
   locked: string | null;
-  /** The end token, which cannot be forced. */
-  eos: number;
   onForce: (id: number) => void;
 }
 
@@ -621,16 +390,16 @@ interface NextProps {
  * Bars of the most probable next tokens: the probabilities of the model, and those for sampling after temperature and
  * filters. Each is a button that forces its token.
  */
-function NextTokens({ filtered, pieces, actual, neutral, locked, eos, onForce }: NextProps) {
-  const { bars, rest } = filtered;
+function NextTokens({ manifest, prediction: { actual, top }, filtered: { bars, rest }, neutral, locked, onForce }: NextProps) {
+  const output = actual ?? (isMasked(manifest) ? top[0] : null);
   const bar = (key: number | string, name: string, before: number, after: number, dropped: string | null): Bar => ({
     key, label: name, value: neutral ? before : after, text: percent(before), faded: !neutral && dropped !== null,
     ...(!neutral && { before, note: dropped ?? percent(after) }),
   });
   const shown = bars.map(({ id, before, after, dropped }): Bar => {
-    const piece = pieces.get(id) ?? `#${id}`;
-    const isOutput = id === actual;
-    const free = locked === null && !isOutput && id !== eos && dropped !== "suppressed";
+    const piece = top.find((one) => one.id === id)?.piece ?? `#${id}`;
+    const isOutput = id === output?.id;
+    const free = locked === null && !isOutput && id !== manifest.model.special_ids.eos && dropped !== "suppressed";
     const title = isOutput ? "this is the output token" : locked ?? (free ? `force “${visible(piece)}” here and continue` : "cannot be forced here");
     const onClick = () => onForce(id);
     return {
@@ -656,14 +425,14 @@ function ChangedPredictions({ manifest }: { manifest: Manifest }) {
     <>
       <h1>Decode</h1>
       <p>How your edits change the probability of each {decided ? "class" : "token"}, in percentage points (pp), after minus before.</p>
-      {!decided && <PositionPicker trace={manifest} position={position} />}
+      {!decided && <OutputTokens manifest={manifest} index={index} label="Output" />}
       <h2>{decided ? "Classes" : <>{isMasked(manifest) ? "At" : "After"} <i><bdi>{visible(outputStream(manifest).pieces[position])}</bdi></i></>}</h2>
-      <div class="decode-changes"><Bars
+      <Bars
         label="Changes of the probabilities" signs limit={Math.abs(largest[0]?.change ?? 0) || 1}
         bars={largest.map(({ id, piece, change, before: was, after }) => ({
           key: id, label: piece, value: change, text: points(change), note: `${percent(was)} → ${percent(after)}`,
         }))}
-      /></div>
+      />
       {!decided && all.length < manifest.model.vocab_size && (
         <p class="note">The largest changes of the {all.length} tokens of {count(manifest.model.vocab_size)} that are among the 50 most probable both before and after.</p>
       )}

@@ -4,9 +4,9 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { base, edited, edits, hrefTo, other, paramsFromRequest, probeTexts, route, runFacts, source } from "../state/page";
+import { useResource } from "../state/resource";
 import { guide, openTour } from "../state/settings";
-import { toErrorMessage, useValue } from "../state/signals";
-import type { SavedFile } from "../sources/source";
+import { useValue } from "../state/signals";
 
 /** Offers a file of the browser's own to its downloads; the policies of the page allow this, as nothing is fetched. */
 function download(html: string, name: string) {
@@ -54,7 +54,7 @@ function Link() {
     <section>
       <h3>Link</h3>
       <p>{where}</p>
-      <p class="share-row">
+      <p class="row">
         <input ref={field} type="text" readOnly aria-label="Link to this view" value={location.href} />
         <button type="button" data-role="copy-link" onClick={copy}>Copy link</button>
       </p>
@@ -64,41 +64,35 @@ function Link() {
 }
 
 function Save() {
-  const [state, setState] = useState<"ready" | "busy" | { file: SavedFile; name: string } | { error: string }>("ready");
+  const [times, setTimes] = useState(0);
+  const { value: done, error } = useResource(times ? `save ${times}` : null, async () => {
+    const file = await source.ask("save", toSave());
+    const name = `${runFacts.value!.model.run.replace(/[^\p{L}\p{N}_-]+/gu, "-") || "page"}.html`;
+    download(file.page, name);
+    return { ...file, name };
+  });
   const n = useValue(edits).length;
   const traced = useValue(n ? edited : base) !== null;
   const holds = ["this text", n ? `its ${n === 1 ? "edit" : `${n} edits`}` : "", useValue(other) ? "the second text of Compare" : "", route.value.screen === "training" ? "the curves and answers of the training" : ""].filter(Boolean);
-  const listed = holds.length > 1 ? `${holds.slice(0, -1).join(", ")} and ${holds.at(-1)}` : holds[0];
-  const save = async () => {
-    setState("busy");
-    try {
-      const file = await source.ask("save", toSave());
-      const name = `${runFacts.value!.model.run.replace(/[^\p{L}\p{N}_-]+/gu, "-") || "page"}.html`;
-      download(file.page, name);
-      setState({ file, name });
-    } catch (error) {
-      const { message, hint } = toErrorMessage(error);
-      setState({ error: [message, hint].filter(Boolean).join(": ") });
-    }
-  };
-  const done = typeof state === "object" && "file" in state ? state : null;
+
+  const waits = times > 0 && !done && !error;
   return (
     <section>
       <h3>File</h3>
       <p>
-        One HTML file that opens in any browser, without this program and without a network. It holds {listed}, with the numbers of each step
+        One HTML file that opens in any browser, without this program and without a network. It holds {new Intl.ListFormat("en-GB").format(holds)}, with the numbers of each step
         and the weights that fit, and begins at this screen. Other texts, other settings and new edits need this program.
       </p>
-      <p><button type="button" data-role="save-page" disabled={state === "busy" || !traced} onClick={save}>Save page</button></p>
+      <p><button type="button" data-role="save-page" disabled={waits || !traced} onClick={() => setTimes(times + 1)}>Save page</button></p>
       <p role="status" data-role="saved">
-        {state === "busy" && "Computing the attributions of the words, for up to 10 seconds …"}
-        {done && `${done.name} was given to the browser's downloads: ${(new Blob([done.file.page]).size / 1e6).toFixed(1)} MB.`}
-        {typeof state === "object" && "error" in state && state.error}
+        {waits && "Computing the attributions of the words, for up to 10 seconds …"}
+        {done && `${done.name} was given to the browser's downloads: ${(new Blob([done.page]).size / 1e6).toFixed(1)} MB.`}
+        {error && [error.message, error.hint].filter(Boolean).join(": ")}
       </p>
-      {done && done.file.dropped.length > 0 && (
+      {done && done.dropped.length > 0 && (
         <details data-role="lacks">
           <summary>What the file lacks</summary>
-          <ul>{done.file.dropped.map((sentence) => <li key={sentence}>{sentence}</li>)}</ul>
+          <ul>{done.dropped.map((sentence) => <li key={sentence}>{sentence}</li>)}</ul>
         </details>
       )}
     </section>

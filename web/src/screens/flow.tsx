@@ -2,22 +2,21 @@
  * The Flow screen: the architecture of the model with the tensors of this text, from the input tokens to the
  * prediction. Every box links to its step.
  */
-import type { ComponentChildren } from "preact";
+import { type ComponentChildren, type ComponentProps, Fragment } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { passesOf } from "../sources/source";
 import { go, gradients, manifest, route } from "../state/page";
-import { useMask } from "../state/resource";
 import { signal, useValue } from "../state/signals";
-import { count, nodeLocation, number, percent, points, visible } from "../tensors/format";
+import { count, nodeLocation, number, points } from "../tensors/format";
 import { blockOff, editsOf, headOff, layerOff } from "../trace/edits";
-import { changeOfNext, changesOf, isGiven, isMasked, outputStream } from "../trace/generation";
+import { changesOf, predictionIndex } from "../trace/generation";
 import { leaf, PROBABILITIES, role, scaleOfNode, title } from "../trace/steps";
-import type { Manifest, ModelInfo, Prediction, Stream, TraceNode } from "../types";
+import type { Manifest, ModelInfo, Stream, TraceNode } from "../types";
 import { Bars } from "../views/Bars";
-import { Fold, selectedTokens, Tokens } from "../views/Choices";
+import { OutputTokens, selectedTokens, Tokens } from "../views/Choices";
 import { Switch } from "../views/EditBar";
 import { Matrix } from "../views/Matrix";
-import { openStep, stepLink } from "../views/interaction";
+import { linkTo, openStep, stepLink } from "../views/interaction";
 
 interface Block {
   key: string;
@@ -43,17 +42,10 @@ function column(trace: Manifest, stack: "encoder" | "decoder"): Column | null {
   const stream = trace.streams.find((one) => one.name === name);
   if (!stream) return null;
   const embedding = Object.fromEntries(trace.nodes.filter((node) => node.stack === name).map((node) => [leaf(node), node]));
-  const blocks: Block[] = [];
-  for (const node of nodes) {
-    if (node.layer === null || node.block === null) continue;
-    const key = `${stack}.${node.layer}.${node.block}`;
-    let block = blocks.at(-1);
-    if (block?.key !== key) {
-      block = { key, layer: node.layer, kind: node.block, parts: {}, normFirst: leaf(node) === "norm" };
-      blocks.push(block);
-    }
-    block.parts[leaf(node)] = node;
-  }
+  const ofBlocks = Map.groupBy(nodes.filter(({ block }) => block !== null), ({ layer, block }) => `${stack}.${layer}.${block}`);
+  const blocks = [...ofBlocks].map(([key, all]): Block => ({
+    key, layer: all[0]!.layer!, kind: all[0]!.block!, parts: Object.fromEntries(all.map((node) => [leaf(node), node])), normFirst: leaf(all[0]!) === "norm",
+  }));
   return { stack, stream, embedding, blocks, end: nodes.find((node) => role(node) === "final_norm") ?? null };
 }
 
@@ -86,70 +78,57 @@ const headsAcross = (heads: number) => (heads <= 4 ? heads : heads <= 16 ? 4 : 8
 
 const Arrow = () => <span class="flow-arrow" aria-hidden="true">→</span>;
 
-/** A heat map of the residual stream, on its line. */
-function StreamState({ node, label, sizes, memory }: { node: TraceNode; label?: string; sizes: Sizes; memory?: boolean }) {
-  return (
-    <div class="flow-row">
-      <div class="flow-line">
-        <Marked class="flow-state" node={node} aria-label={label ?? "Residual stream"}>
-          <MiniHeatMap node={node} width={Math.min(sizes.box, 64)} height={sizes.tall * 0.7} />
-        </Marked>
-      </div>
-      {label && <p class="flow-state-label" data-memory={memory ? "" : undefined}>{label}</p>}
-    </div>
-  );
-}
+/** What there is of some boxes, with arrows between them. */
+const Chain = ({ boxes }: { boxes: ComponentChildren[] }) => <>{boxes.filter(Boolean).map((box, i) => <Fragment key={i}>{i > 0 && <Arrow />}{box}</Fragment>)}</>;
 
-function Attention({ block, sizes }: { block: Block; sizes: Sizes }) {
-  const { q_proj, k_proj, v_proj, weights, context, concat, out } = block.parts;
+/** A heat map of the residual stream, on its line. */
+const StreamState = ({ node, label, sizes }: { node: TraceNode; label?: string; sizes: Sizes }) => (
+  <div class="flow-row">
+    <div class="flow-line">
+      <Box class="flow-state" node={node} width={Math.min(sizes.box, 64)} height={sizes.tall * 0.7} aria-label={label ?? "Residual stream"} />
+    </div>
+    {label && <p class="flow-state-label">{label}</p>}
+  </div>
+);
+
+function attention({ parts }: Block, sizes: Sizes) {
+  const { q_proj, k_proj, v_proj, weights, context, concat = context, out } = parts;
   const heads = weights?.axes[0]?.size ?? 0;
   const strips = [["Q", q_proj], ["K", k_proj], ["V", v_proj]] as const;
-  const mixed = concat ?? context;
-  return (
-    <>
-      <div class="flow-qkv">
-        {strips.map(([name, node]) => node && (
-          <a key={name} class={`flow-strip${block.kind === "cross" && name !== "Q" ? " flow-from-memory" : ""}`} {...stepLink(node)}>
-            <span class="flow-letter">{name}</span>
-            <MiniHeatMap node={node} width={sizes.box} height={sizes.tall / 2.4} />
-          </a>
-        ))}
-      </div>
-      <Arrow />
-      {weights && (
-        <div class="flow-heads-box">
-          <div class="flow-heads" style={{ gridTemplateColumns: `repeat(${headsAcross(heads)}, auto)` }}>
-            {Array.from({ length: heads }, (_, h) => (
-              <span key={h} class="flow-head">
-                <Marked node={weights} head={h} aria-label={`Attention weights, head ${h}`}><MiniHeatMap node={weights} head={h} width={sizes.head} height={sizes.head} /></Marked>
-                <Switch edit={headOff(weights.id, h)} label={`${nodeLocation(weights)}, head ${h}`} />
-              </span>
-            ))}
-          </div>
-          <span class="flow-label">{heads === 1 ? "weights" : `weights of ${heads} heads`}</span>
+  return [
+    <div class="flow-qkv">
+      {strips.map(([name, node]) => node && (
+        <span key={name} class="flow-strip"><span class="flow-letter">{name}</span><Box class="flow-box" node={node} width={sizes.box} height={sizes.tall / 2.4} /></span>
+      ))}
+    </div>,
+    weights && (
+      <div class="flow-heads-box">
+        <div class="flow-heads" style={{ gridTemplateColumns: `repeat(${headsAcross(heads)}, auto)` }}>
+          {Array.from({ length: heads }, (_, h) => (
+            <span key={h} class="flow-head">
+              <Box node={weights} head={h} width={sizes.head} height={sizes.head} aria-label={`Attention weights, head ${h}`} />
+              <Switch edit={headOff(weights.id, h)} label={`${nodeLocation(weights)}, head ${h}`} />
+            </span>
+          ))}
         </div>
-      )}
-      <Arrow />
-      {mixed && <Box node={mixed} width={sizes.box} height={sizes.tall} label="weights · V" />}
-      {out && <><Arrow /><Box node={out} width={sizes.box} height={sizes.tall} label={<>W<sub>O</sub></>} /></>}
-    </>
-  );
+        <span class="flow-label">{heads === 1 ? "weights" : `weights of ${heads} heads`}</span>
+      </div>
+    ),
+    concat && <Box node={concat} width={sizes.box} height={sizes.tall} label="weights · V" />,
+    out && <Box node={out} width={sizes.box} height={sizes.tall} label={<>W<sub>O</sub></>} />,
+  ];
 }
 
-function FeedForward({ block, sizes }: { block: Block; sizes: Sizes }) {
-  const { w_gate, w_in, hidden, out } = block.parts;
-  const wide = sizes.box * 1.9;
+function feedForward({ parts: { w_gate, w_in, hidden, out } }: Block, sizes: Sizes) {
+  const wide = sizes.box * (w_gate ? 1.3 : 1.9);
   const activation = { relu: "ReLU", gelu: "GELU", gelu_tanh: "GELU", silu: "SiLU", swiglu: "SwiGLU" }[hidden?.op as "relu"] ?? "activation";
-  return (
-    <>
-      {w_gate && <><Box node={w_gate} width={wide * 0.7} height={sizes.tall} label="gate" /><Arrow /></>}
-      {w_in && <Box node={w_in} width={w_gate ? wide * 0.7 : wide} height={sizes.tall} label={`to ${count(w_in.axes.at(-1)!.size)} features`} />}
-      <Arrow />
-      {hidden && <Box node={hidden} width={w_gate ? wide * 0.7 : wide} height={sizes.tall} label={activation} />}
-      <Arrow />
-      {out && <Box node={out} width={sizes.box} height={sizes.tall} label={`back to ${count(out.axes.at(-1)!.size)}`} />}
-    </>
-  );
+  const features = (node: TraceNode) => count(node.axes.at(-1)!.size);
+  return [
+    w_gate && <Box node={w_gate} width={wide} height={sizes.tall} label="gate" />,
+    w_in && <Box node={w_in} width={wide} height={sizes.tall} label={`to ${features(w_in)} features`} />,
+    hidden && <Box node={hidden} width={wide} height={sizes.tall} label={activation} />,
+    out && <Box node={out} width={sizes.box} height={sizes.tall} label={`back to ${features(out)}`} />,
+  ];
 }
 
 const BLOCKS = {
@@ -171,8 +150,9 @@ function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
             {out && <Switch edit={blockOff(out.id)} label={nodeLocation(out)} />} {name} <span>{does}</span>
           </p>
           <div class={`flow-boxes flow-${block.kind}`}>
-            {norm && block.normFirst && <><Box node={norm} width={sizes.box} height={sizes.tall} label="norm" /><Arrow /></>}
-            {block.kind === "ff" ? <FeedForward block={block} sizes={sizes} /> : <Attention block={block} sizes={sizes} />}
+            <Chain boxes={[
+              norm && block.normFirst && <Box node={norm} width={sizes.box} height={sizes.tall} label="norm" />, ...(block.kind === "ff" ? feedForward : attention)(block, sizes),
+            ]} />
           </div>
         </div>
       </div>
@@ -182,55 +162,29 @@ function BlockRow({ block, sizes }: { block: Block; sizes: Sizes }) {
   );
 }
 
-/** Lines from the encoder's output to every cross-attention, if the columns are side by side. */
-function MemoryLines({ layers }: { layers: number }) {
-  const overlay = useRef<SVGSVGElement>(null);
-  const [paths, setPaths] = useState<string[]>([]);
-  useEffect(() => {
-    const frame = overlay.current?.parentElement;
-    if (!frame) return;
-    const measure = () => {
-      const origin = frame.getBoundingClientRect();
-      const from = frame.querySelector("[data-memory]")?.getBoundingClientRect();
-      const column = frame.querySelector(".flow-decoder")?.getBoundingClientRect();
-      if (!from || !column || column.top > from.bottom) return setPaths([]); // stacked columns get no lines
-      const gutter = column.left - origin.left - 22;
-      const [x, y] = [from.right - origin.left + 8, from.top + from.height / 2 - origin.top];
-      setPaths([...frame.querySelectorAll(".flow-from-memory")].map((strip) => {
-        const to = strip.getBoundingClientRect();
-        const height = to.top + to.height / 2 - origin.top;
-        return `M${x} ${y}H${gutter}V${height}H${to.left - origin.left - 7}`;
-      }));
-    };
-    const observer = new ResizeObserver(measure);
-    observer.observe(frame);
-    measure();
-    return () => observer.disconnect();
-  }, [layers]);
-  return (
-    <svg ref={overlay} class="flow-memory" aria-hidden="true">
-      <marker id="into" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0L6 3L0 6z" /></marker>
-      {paths.map((path) => <path key={path} d={path} class="flow-way" marker-end="url(#into)" />)}
-    </svg>
-  );
+interface BoxProps {
+  node: TraceNode;
+  /** The one head that is shown. */
+  head?: number;
+  width: number;
+  height: number;
+  label?: ComponentChildren;
+  class?: string;
+  "aria-label"?: string;
 }
 
-function Box({ node, width, height, label }: { node: TraceNode; width: number; height: number; label?: ComponentChildren }) {
-  return (
-    <Marked class="flow-box" node={node}>
-      <MiniHeatMap node={node} width={width} height={height} />
-      <span class="flow-label">{label ?? title(node)}</span>
-    </Marked>
-  );
-}
-
-/** A link to a step that says what edits change: it is "edited", or the "same" where no number differs. */
-function Marked({ node, head, children, ...attributes }: { node: TraceNode; head?: number; children: ComponentChildren; class?: string; "aria-label"?: string }) {
+/** A link to a step with its heat map. With edits it is marked as "edited", or as the "same" where no number differs. */
+function Box({ node, head, width, height, label, ...attributes }: BoxProps) {
   const mark = useValue(manifest, (trace) => {
     if (!trace?.edited) return undefined;
     return editsOf(trace, node.id, head).length ? "edited" : trace.edited.same.includes(node.id) ? "same" : undefined;
   });
-  return <a {...attributes} {...stepLink(node, head)} data-mark={mark}>{children}</a>;
+  return (
+    <a class="flow-box" {...attributes} {...stepLink(node, head)} data-mark={mark}>
+      <MiniHeatMap node={node} head={head} width={width} height={height} />
+      {label && <span class="flow-label">{label}</span>}
+    </a>
+  );
 }
 
 /** The heat map, fetched when it scrolls near the viewport; its size is reserved, to avoid layout shifts. */
@@ -245,10 +199,9 @@ function MiniHeatMap({ node, width, height: maxHeight, head }: { node: TraceNode
     observer.observe(place.current);
     return () => observer.disconnect();
   }, [near]);
-  const mask = useMask(near ? node : null, head);
   return (
     <span ref={place} class="flow-mini" style={{ width: `${width}px`, minHeight: `${height}px` }}>
-      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} mask={mask} scale={scaleOfNode(node)} mini={{ width, height }} label="" />}
+      {near && <Matrix node={node.id} slice={head === undefined ? "" : `head:${head}`} scale={scaleOfNode(node)} mini={{ width, height }} label="" />}
     </span>
   );
 }
@@ -278,10 +231,9 @@ export function FlowScreen({ trace: forward }: { trace: Manifest }) {
   return (
     <div class={backward ? "flow flow-back" : "flow"}>
       <h1 class="visually-hidden">Flow</h1>
-      <p class="flow-intro">{introduction(trace.model, passesOf(trace) !== null, backward)}</p>
+      <p class="note">{introduction(trace.model, passesOf(trace) !== null, backward)}</p>
       <div class={`flow-columns flow-${columns.length}`}>
         {columns.map((column) => <StackColumn key={column.stack} column={column} sizes={sizes} trace={trace} last={column === columns.at(-1)} />)}
-        {columns.length > 1 && <MemoryLines layers={trace.nodes.length} />}
       </div>
     </div>
   );
@@ -312,9 +264,7 @@ function StackColumn({ column, sizes, trace, last }: { column: Column; sizes: Si
           <BlockRow block={block} sizes={sizes} />
         </div>
       ))}
-      {end && (
-        <StreamState node={end} sizes={sizes} memory={!last} label={last ? "final norm" : "final norm: input of cross-attention"} />
-      )}
+      {end && <StreamState node={end} sizes={sizes} label={last ? "final norm" : "final norm: input of cross-attention"} />}
       {last && <OutputSection nodes={outputOf(trace)} sizes={sizes} trace={trace} />}
     </section>
   );
@@ -336,10 +286,10 @@ function EmbeddingSection({ column, sizes, trace }: { column: Column; sizes: Siz
     ["+", segments, "segment"], ["+", positions, "position"], ["=", sum, "sum"], ["→", embedding_norm, "norm"],
   ] as const;
   return (
-    <div class="flow-entrance">
+    <div>
       <div {...(ids ? { "data-node-box": ids.id } : {})}>
         <Tokens
-          stream={column.stream} marks={column.stream.ids.map(String)} near={selectedTokens(trace, column.stream, params)}
+          stream={column.stream} marks={column.stream.ids.map(String)} selected={selectedTokens(trace, column.stream, params)}
           onChoose={(index) => ids && go("step", { node: ids.id, cell: `0,${index}`, numbers: null })}
         />
       </div>
@@ -350,9 +300,12 @@ function EmbeddingSection({ column, sizes, trace }: { column: Column; sizes: Siz
   );
 }
 
+/** A link to a step without a picture. */
+const Words = ({ children, ...link }: ComponentProps<"a"> & { "data-node-box": string }) => <a class="flow-box flow-words" {...link}><span class="flow-label">{children}</span></a>;
+
 /** From the last state of the residual stream to the prediction. */
 function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Sizes; trace: Manifest }) {
-  const backward = useValue(gradients);
+  const [backward, { params }] = [useValue(gradients), useValue(route)];
   const boxes = nodes.filter((node) => !/^(logits|loss)(\.|$)/.test(node.id));
   const [logits, loss] = ["logits", "loss"].map((name) => nodes.find((node) => node.id.replace(".grad", "") === name));
   const [first, passes] = [trace.predictions[0], passesOf(trace)];
@@ -362,60 +315,22 @@ function OutputSection({ nodes, sizes, trace }: { nodes: TraceNode[]; sizes: Siz
   return (
     <div class="flow-exit">
       <div class="flow-boxes">
-        {boxes.map((node) => (
-          <span key={node.id} class="flow-boxes">
-            <Box node={node} width={node.axes.at(-1)?.size === 1 ? 20 : sizes.box * 1.9} height={node.axes.length > 1 ? sizes.tall : 16} label={/^head\b/.test(node.id) ? "logit" : /^pooled\b/.test(node.id) ? `${node.attrs.how} over tokens` : undefined} />
-            {logits && <Arrow />}
-          </span>
-        ))}
-        {logits && (
-          <a class="flow-box flow-words" {...stepLink(logits)}><span class="flow-label">{first ? "logits" : "output"}</span></a>
-        )}
-        {first && !backward && <><Arrow /><a class="flow-box flow-words" data-node-box={PROBABILITIES} href="#/step?node=probabilities" onClick={(event) => {
-          event.preventDefault();
-          openStep(PROBABILITIES);
-        }}><span class="flow-label">probabilities</span></a></>}
-        {loss && <><Arrow /><a class="flow-box flow-words" {...stepLink(loss)}><span class="flow-label">loss</span></a></>}
+        <Chain boxes={[
+          ...boxes.map((node) => (
+            <Box key={node.id} node={node} width={node.axes.at(-1)?.size === 1 ? 20 : sizes.box * 1.9} height={node.axes.length > 1 ? sizes.tall : 16} label={/^head\b/.test(node.id) ? "logit" : /^pooled\b/.test(node.id) ? `${node.attrs.how} over tokens` : title(node)} />
+          )),
+          logits && <Words {...stepLink(logits)}>{first ? "logits" : "output"}</Words>,
+          first && !backward && <Words {...linkTo("step", { node: PROBABILITIES })} data-node-box={PROBABILITIES}>probabilities</Words>,
+          loss && <Words {...stepLink(loss)}>loss</Words>,
+        ]} />
       </div>
       {!first && <p class="note" data-role="vector">The output is one {logits ? "number" : "vector"} for the text{passes ? "" : `: ${trace.answer.headline}`}.</p>}
       {backward ? null : first?.position === null
         ? <Bars label={passes ? "Change of the answer" : "Answer"} signs={passes !== null} bars={bars!.slice(0, 8)} onChoose={() => openStep(PROBABILITIES)} />
-        : first && <NextTokens trace={trace} />}
+        : first && <>
+          <p class="note">The tokens that are predicted, coloured by probability. Select one for its step “probabilities”.</p>
+          <OutputTokens manifest={trace} index={predictionIndex(trace, params.position)} label="Predictions" />
+        </>}
     </div>
-  );
-}
-
-/** Below each token the next one, with its probability; of a difference with the change of its probability. */
-function NextTokens({ trace }: { trace: Manifest }) {
-  const stream = outputStream(trace);
-  const { pieces } = stream;
-  const near = selectedTokens(trace, stream, useValue(route).params).map((at) => trace.predictions.findIndex(({ position }) => position === at));
-  const passes = passesOf(trace);
-  const masked = isMasked(trace);
-  const choose = (prediction: Prediction) => go("step", { node: PROBABILITIES, numbers: null, position: prediction.position, cell: null });
-  return (
-    <>
-      <p class="note" id="flow-next">{masked ? "The most probable token at each position" : "The next token at each position"}; the bar is {passes ? "the change of its probability: orange where it grows, blue where it shrinks" : "its probability"}.</p>
-      <ol class="flow-next" aria-labelledby="flow-next">
-        <Fold name="next" count={trace.predictions.length} near={near} item={(i) => {
-          const after = trace.predictions[i]!;
-          const before = passes?.before.predictions[i];
-          const change = before && changeOfNext(trace, before, after);
-          const next = before ? change : (masked ? null : after.actual) ?? after.top[0];
-          const share = change ? change.change : next && "log_prob" in next ? Math.exp(next.log_prob) : 0;
-          const position = after.position ?? 0;
-          return (
-            <li key={after.position}>
-              <button type="button" class={isGiven(trace, position) ? "flow-given" : ""} onClick={() => choose(after)} title={`${passes ? points(share) : percent(share)} ${masked ? "for" : "after"} “${pieces[position] ?? ""}”`}>
-                <bdi class="flow-after">{visible(pieces[position])}</bdi>
-                <span class="flow-down" aria-hidden="true">↓</span>
-                <bdi>{next ? visible(next.piece) : "?"}</bdi>
-                <span class={passes ? `flow-share ${share < 0 ? "minus" : "plus"}` : "flow-share"} data-share={share} style={{ width: `${Math.abs(share) * 100}%` }} />
-              </button>
-            </li>
-          );
-        }} />
-      </ol>
-    </>
   );
 }

@@ -1,6 +1,4 @@
 /** What is outside the first view: the other screens, the help, the tour and "Share", in a bundle that `app.tsx` loads. */
-import sheet from "../styles/later.css";
-
 export { AttentionScreen as attention } from "./attention";
 export { CompareScreen as compare } from "./compare";
 export { DecodeScreen as decode } from "./decode";
@@ -10,8 +8,3 @@ export { Help as help, Share as share } from "./dialogs";
 export { Tour as tour } from "./tour";
 export { TrainingScreen as training } from "./training";
 export { WhyScreen as why } from "./why";
-
-/** The page's policy allows this, where it would refuse a style element. */
-const styles = new CSSStyleSheet();
-styles.replaceSync(sheet);
-document.adoptedStyleSheets.push(styles);

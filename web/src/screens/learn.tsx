@@ -12,12 +12,14 @@ import { useValue } from "../state/signals";
 import { axisNames, breakable, capital, exact, number, percent, shapeText, signed, tiny } from "../tensors/format";
 import { magnitude, sliceOffsets, type TensorValue } from "../tensors/tensor";
 import { multiply, type Numbers, transpose as transposed } from "../tensors/walk";
-import { hasSource, isClassifier, isEmbedder, isMasked, outputStream } from "../trace/generation";
-import { isGradient, labelsOf, nameOf, nodeOf } from "../trace/steps";
+import { hasSource, isClassifier, isEmbedder, isMasked } from "../trace/generation";
+import { isGradient, nodeOf } from "../trace/steps";
 import type { LearnDefaults, Learned, LearningFacts, Manifest, ParameterGroup, TraceRequest } from "../types";
+import { ArithmeticView, CheckLine } from "../views/Arithmetic";
 import { Bars } from "../views/Bars";
 import { Chart } from "../views/Chart";
 import { Matrix } from "../views/Matrix";
+import { Form, Section, Select } from "../views/Parts";
 import { Table } from "../views/Table";
 import { Terms } from "../views/Terms";
 import { openStep } from "../views/interaction";
@@ -244,23 +246,18 @@ function LearnForm({ trace }: { trace: Manifest }) {
     }
   };
   return (
-    <form class="learn-form" aria-label="Learn" onSubmit={(event) => {
-      event.preventDefault();
-      if (ready) take(0);
-    }}>
-      <label class="learn-answer">
+    <Form class="row" aria-label="Learn" send={() => ready && take(0)}>
+      <label>
         {names ? "Right class" : isEmbedder(trace) ? "Right number" : hasSource(trace) ? "Right translation" : isMasked(trace) ? "Words at [MASK]" : "Words that should follow"}{" "}
         {names
-          ? <select data-role="learn-answer" value={answer} onChange={({ currentTarget }) => setAnswer(currentTarget.value)}>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select>
+          ? <Select value={answer} onChoose={setAnswer} options={names.map((name) => [name, name])} attributes={{ "data-role": "learn-answer" }} />
           : <input data-role="learn-answer" value={answer} spellcheck={false} autocomplete="off" dir="auto" onInput={({ currentTarget }) => setAnswer(currentTarget.value)} />}
       </label>
       <Examples defaults={defaults} />
-      <label>
-        Optimizer{" "}
-        <select data-role="optimizer" value={optimizer} onChange={({ currentTarget }) => setOptimizer(currentTarget.value)}>
-          {Object.entries(OPTIMIZERS).map(([value, words]) => <option key={value} value={value}>{words}{value === defaults.optimizer ? ", as the run" : ""}</option>)}
-        </select>
-      </label>
+      <Select
+        label="Optimizer" value={optimizer} onChoose={setOptimizer} attributes={{ "data-role": "optimizer" }}
+        options={Object.entries(OPTIMIZERS).map(([value, words]) => [value, value === defaults.optimizer ? `${words}, as the run` : words])}
+      />
       <label class="learn-rate">
         <span>Learning rate <output>{plain(lr)}</output>{lr === defaults.lr && <span class="note"> as the run</span>}</span>
         <input
@@ -270,7 +267,7 @@ function LearnForm({ trace }: { trace: Manifest }) {
         {lr !== defaults.lr && <button type="button" class="quiet" onClick={() => setLr(defaults.lr)}>That of the run</button>}
       </label>
       {optimizer === "muon" && <p class="note" data-role="matrix-lr">Muon moves the matrices of the layers, with the rate {plain((defaults.matrix_lr * lr) / defaults.lr)}. AdamW moves all else, embeddings, biases and norms, with {plain(lr)}.</p>}
-      <div class="learn-buttons">
+      <div class="row">
         <button type="button" data-role="one-step" disabled={!ready || from >= MOST_STEPS} onClick={() => take(1)}>Take the step</button>
         <button type="button" data-role="ten-steps" disabled={!ready || from >= MOST_STEPS} onClick={() => take(10)}>Ten steps</button>
         <button type="button" data-role="until" disabled={!ready} onClick={() => void until()}>Until it is learned</button>
@@ -281,7 +278,7 @@ function LearnForm({ trace }: { trace: Manifest }) {
         }}>Undo the steps</button>
       </div>
       <p class="note" role="status" data-role="said">{looking ? "Taking up to 100 steps …" : said}</p>
-    </form>
+    </Form>
   );
 }
 
@@ -292,136 +289,51 @@ const plain = (lr: number) => {
   return rounded < 0.001 ? rounded.toExponential().replace("-", "−") : String(rounded);
 };
 
+const cut = (text: string, most: number) => (text.length > most ? `${text.slice(0, most)}…` : text);
+
 /** Texts that the run was evaluated on, with their right answers. */
-const Examples = ({ defaults: { examples } }: { defaults: LearnDefaults }) => (examples.length > 0 ? (
-  <label>
-    <span class="visually-hidden">A text with its right answer</span>
-    <select data-role="learn-example" value="" onChange={({ currentTarget }) => {
-      const one = examples[Number(currentTarget.value)];
-      if (one) ask(one);
-    }}>
-      <option value="">Take one from the evaluation …</option>
-      {examples.map(({ text, answer }, i) => <option key={i} value={i}>{`${text.length > 40 ? `${text.slice(0, 40)}…` : text} → ${answer.length > 24 ? `${answer.slice(0, 24)}…` : answer}`}</option>)}
-    </select>
-  </label>
-) : null);
+const Examples = ({ defaults: { examples } }: { defaults: LearnDefaults }) => examples.length > 0 && (
+  <Select
+    label={<span class="visually-hidden">A text with its right answer</span>} value="" onChoose={(i) => i && ask(examples[Number(i)]!)} attributes={{ "data-role": "learn-example" }}
+    options={[["", "Take one from the evaluation …"], ...examples.map(({ text, answer }, i) => [i, `${cut(text, 40)} → ${cut(answer, 24)}`] as const)]}
+  />
+);
 
-/** Labels that are listed; the mean is over all. */
-const LISTED = 40;
-/** Terms of the sum that are written, the largest. */
-const TERMS = 6;
-/** Rounding errors of a mean of float32 numbers, relative to their size. */
-const MEAN_ROUNDING = 1e-5;
-
-interface Spelled {
-  trace: Manifest;
-  /** Of each label that is listed: its row in the logits, its probability and its cross-entropy. */
-  parts: { row: number; label: number; probability: number; loss: number }[];
-  /** Of all labels. */
-  losses: number[];
-  /** The output, where it is a number. */
-  output: number;
-  mean: number;
-  recorded: number;
-}
-
-async function spelledOut(trace: Manifest): Promise<Spelled> {
-  const get = async (id: string, slice = "") => (await source.tensor(trace.id, id, slice)).data;
-  const { labels, target } = trace.learning!, recorded = (await get("loss"))[0]!;
-  if (target !== null) {
-    const output = (await get("logits"))[0]!;
-    return { trace, parts: [], losses: [], output, mean: (output - target) ** 2, recorded };
-  }
-  const rows = labels.map((_, row) => row).filter((row) => labels[row] !== null), each = await get("loss.each");
-  const probability = async (row: number) => {
-    const label = labels[row]!, prediction = trace.predictions[row];
-    const listed = prediction && [prediction.actual, ...prediction.top].find((one) => one?.id === label);
-    if (listed) return Math.exp(listed.log_prob);
-    const { axes } = trace.nodes.find(({ id }) => id === "loss.probabilities")!, across = `${axes.at(-1)!.name}:${label}`;
-    return (await get("loss.probabilities", axes.length > 1 ? `token:${row};${across}` : across))[0]!;
-  };
-  const parts = await Promise.all(rows.slice(0, LISTED).map(async (row) => ({ row, label: labels[row]!, probability: await probability(row), loss: each[row]! })));
-  const losses = rows.map((row) => each[row]!);
-  return { trace, parts, losses, output: 0, mean: losses.reduce((sum, loss) => sum + loss, 0) / rows.length, recorded };
-}
-
-function LossSection({ before: asked, after }: { before: Manifest; after: Manifest | null }) {
-  const first = useResource(asked.id, () => spelledOut(asked), { within: "loss" });
-  const then = useResource(after && after.id, () => spelledOut(after!));
-  if (first.error) return <p class="note">{first.error.message}</p>;
-  if (!first.value) return null;
-  // While the next answer is computed the last one stays, with the names and the labels of its own trace.
-  const { trace, mean } = first.value, isNumber = trace.learning!.target !== null;
-  const passes = [["before", first.value] as const, ...(after && then.value && !first.stale ? [["after", then.value] as const] : [])];
+/** The loss before and after the steps, as the step that computes it has its arithmetic and its check. */
+function LossSection({ before, after }: { before: Manifest; after: Manifest | null }) {
+  const { answer, target, smoothing, loss } = before.learning!, isNumber = target !== null;
+  const classes = before.nodes.find(({ id }) => id === "logits")!.axes.at(-1)!.name === "class";
+  const passes = [["before", before, loss] as const, ...(after ? [["after", after, after.learning!.learned!.loss] as const] : [])];
   return (
-    <section class="learn-loss" aria-labelledby="loss-title" data-role="loss-section">
-      <h2 id="loss-title"><Terms>The loss of the answer</Terms></h2>
-      {isNumber ? <OfNumber passes={passes} /> : <OfLabels passes={passes} />}
-      <p class="learn-links">
-        <button type="button" class="link" onClick={() => openStep(isNumber ? "loss" : "loss.each")}>The step that computes it</button> ·{" "}
-        <button type="button" class="link" onClick={() => openStep("loss.grad")}>The backward pass, from the loss on</button>
-        <span class="visually-hidden" data-role="loss-before" data-value={exact(mean)} />
-      </p>
-    </section>
-  );
-}
-
-type Passes = (readonly [name: string, spelled: Spelled])[];
-
-function OfNumber({ passes }: { passes: Passes }) {
-  const { answer, target } = passes[0]![1].trace.learning!;
-  return (
-    <>
-      <p>
-        The output is a distance from the mean of the training numbers, in their standard deviations: for {answer} it should
-        be {number(target!, 4)}. The loss is the square of the error, the output minus that.
-      </p>
-      <Table label="Loss" columns={["", "answer", "output", "error"]} rows={passes.map(([name, { trace, output }]) => ({ cells: [name, trace.answer.headline, number(output, 4), number(output - target!, 4)] }))} />
-      {passes.map(([name, spelled]) => <Mean key={name} name={name} spelled={spelled} />)}
-    </>
-  );
-}
-
-function OfLabels({ passes }: { passes: Passes }) {
-  const { trace, parts, losses } = passes[0]![1], { smoothing } = trace.learning!;
-  const logits = trace.nodes.find(({ id }) => id === "logits")!, n = labelsOf(trace.nodes.find(({ op }) => op === "targets")!).filter((one) => one !== null).length;
-  const classes = logits.axes.at(-1)!.name === "class", { pieces } = outputStream(trace);
-  const columns = passes.flatMap(([name]) => ["p", "−log p", ...(smoothing > 0 ? ["loss"] : [])].map((head) => (name === "after" ? `${head} after` : head)));
-  // Without label smoothing the loss is −log p: the number that the sum below has.
-  const numbers = ({ probability, loss }: Spelled["parts"][number]) =>
-    [percent(probability), number(smoothing > 0 ? -Math.log(probability) : loss, 4), ...(smoothing > 0 ? [number(loss, 4)] : [])];
-  return (
-    <>
-      <p>
-        {classes ? "The model gives the right class" : "At each position the model gives the right token"} the probability p. The loss is −log p{smoothing > 0 && <>, with the label smoothing ε = {number(smoothing)}: (1 − ε) · (−log p) + ε · the mean of −log p over all {classes ? "classes" : "tokens"}</>}
-        {n > 1 && ", averaged over all labels"}.
-      </p>
-      <div class="learn-both">
-        <Table
-          label="Labels" columns={[...(classes ? ["right class"] : ["token read", isMasked(trace) ? "right token" : "right next token"]), ...columns]}
-          rows={parts.map((part, i) => ({
-            cells: [...(classes ? [] : [<bdi>{pieces[part.row]}</bdi>]), <bdi>{nameOf(trace, logits, part.label)}</bdi>, ...passes.flatMap(([, { parts }]) => (parts[i] ? numbers(parts[i]) : []))],
-          }))}
-        />
-        <div>
-          {losses.length > LISTED && <p class="note">The first {LISTED} of {losses.length} labels.</p>}
-          {passes.map(([name, spelled]) => <Mean key={name} name={name} spelled={spelled} />)}
-        </div>
+    <Section title={<Terms>The loss of the answer</Terms>} data-role="loss-section">
+      {isNumber ? (
+        <p>
+          The output is a distance from the mean of the training numbers, in their standard deviations: for {answer} it should
+          be {number(target, 4)}. The loss is the square of the error, the output minus that.
+        </p>
+      ) : (
+        <p>
+          {classes ? "The model gives the right class" : "At each position the model gives the right token"} the probability p. The loss is −log p{smoothing > 0 && <>, with the label smoothing ε = {number(smoothing)}: (1 − ε) · (−log p) + ε · the mean of −log p over all {classes ? "classes" : "tokens"}</>}
+          , averaged over all labels.
+        </p>
+      )}
+      <div class="columns">
+        {passes.map(([name, trace, value]) => {
+          const node = nodeOf(trace, "loss")!;
+          return (
+            <div key={name} data-role={`mean-${name}`} data-value={exact(value)}>
+              <p>Loss {name}: <strong>{number(value, 4)}</strong></p>
+              <ArithmeticView node={node} cell={{ head: 0, row: 0, col: 0, position: 0 }} trace={trace} />
+              <CheckLine node={node} trace={trace} />
+            </div>
+          );
+        })}
       </div>
-    </>
-  );
-}
-
-/** The sum, the division and the loss, or the square of the error, and whether it is the model's. */
-function Mean({ name, spelled: { trace, losses, output, mean, recorded } }: { name: string; spelled: Spelled }) {
-  const ok = Math.abs(mean - recorded) <= MEAN_ROUNDING * Math.max(1, Math.abs(recorded)), n = losses.length, { target } = trace.learning!;
-  const largest = [...losses].sort((a, b) => b - a).slice(0, TERMS), rest = mean * n - largest.reduce((sum, loss) => sum + loss, 0);
-  const terms = largest.map((loss) => number(loss, 4)).join(" + ") + (n > TERMS ? ` + ${number(Math.max(0, rest), 4)} of ${n - TERMS} more` : "");
-  return (
-    <p class="learn-mean" data-role={`mean-${name}`} data-state={ok ? "ok" : "bad"} data-value={exact(mean)}>
-      Loss {name}: {target !== null ? `(${number(output - target, 4)})² = ` : n > 1 ? `(${terms}) / ${n} = ` : ""}<strong>{number(mean, 4)}</strong>{" "}
-      <span class={ok ? "check-ok" : "check-bad"}>{ok ? "✓" : "✗"} {ok ? "as the model computes it" : `the model has ${number(recorded, 4)}`}{ok && mean !== recorded ? `, Δ ${tiny(Math.abs(mean - recorded))}` : ""}</span>
-    </p>
+      <p class="learn-links">
+        {!isNumber && <><button type="button" class="link" onClick={() => openStep("loss.each")}>The step that computes it of each label</button> · </>}
+        <button type="button" class="link" onClick={() => openStep("loss.grad")}>The backward pass, from the loss on</button>
+      </p>
+    </Section>
   );
 }
 
@@ -445,9 +357,8 @@ function UpdateSection({ before, after, learned }: { before: Manifest; after: Ma
   const step = learned.steps.length;
   const gradient = nodeOf(before, `${parameter}.grad`);
   return (
-    <section aria-labelledby="update-title" data-role="update">
-      <h2 id="update-title">The update of one number by {step === 1 ? "the step" : `step ${step}`}</h2>
-      <div class="learn-choose">
+    <Section title={`The update of one number by ${step === 1 ? "the step" : `step ${step}`}`} data-role="update">
+      <div class="row">
         <label>Parameter{" "}
           <select data-role="parameter" value={parameter} onChange={({ currentTarget }) => setParams({ param: currentTarget.value, cell: null })}>
             {groups.map(({ optimizer, params }, i) => {
@@ -464,7 +375,7 @@ function UpdateSection({ before, after, learned }: { before: Manifest; after: Ma
       {group.optimizer !== "muon" && groups.some(({ optimizer }) => optimizer === "muon") && <p class="note" data-role="not-muon">Muon moves the matrices of the layers only: this parameter is moved by {OPTIMIZERS[group.optimizer]}, with the learning rate {Number(group.constants.lr!.toPrecision(4))}.</p>}
       {rows * cols <= MOST_NUMBERS && <Change parameter={parameter} after={after} cell={[row, col]} onSelect={choose} />}
       <Lines key={parameter} {...{ after, parameter, row, col, step }} />
-    </section>
+    </Section>
   );
 }
 
@@ -549,14 +460,13 @@ export function LearnScreen({ trace: shown }: { trace: Manifest }) {
         </>
       )}
       {facts && (
-        <section aria-labelledby="left-out">
-          <h2 id="left-out">What is left out</h2>
+        <Section title="What is left out">
           <ul class="learn-sentences">
             <li>A step of training is on many texts at once; here it is on one.</li>
             {facts.left_out.map((what) => <li key={what} data-left-out={what}>This run’s training has, and these steps have not: {what}.</li>)}
             {facts.smoothing > 0 && <li>Label smoothing is that of training, {number(facts.smoothing)}.</li>}
           </ul>
-        </section>
+        </Section>
       )}
     </div>
   );
@@ -575,8 +485,7 @@ function StepsSection({ learned, facts }: { learned: Learned; facts: LearningFac
   const last = learned.steps.at(-1)!;
   const n = learned.steps.length, least = Math.min(...losses), wide = least > 0 && Math.max(...losses) > 20 * least;
   return (
-    <section aria-labelledby="steps-title" data-role="steps-section">
-      <h2 id="steps-title">{n === 1 ? "One step" : `${n} steps`}: the loss goes from {number(losses[0]!)} to {number(learned.loss)}</h2>
+    <Section title={`${n === 1 ? "One step" : `${n} steps`}: the loss goes from ${number(losses[0]!)} to ${number(learned.loss)}`} data-role="steps-section">
       <div class="columns">
         <Chart
           name="learned" title={`Loss of the answer, ${facts.target === null ? "in nats per label" : "a squared error"}`} by="step" log={wide} zero={!wide} xs={[0, n]}
@@ -597,7 +506,7 @@ function StepsSection({ learned, facts }: { learned: Learned; facts: LearningFac
           />
         </div>
       </div>
-    </section>
+    </Section>
   );
 }
 
@@ -608,8 +517,7 @@ function OthersSection({ learned, trace }: { learned: Learned; trace: Manifest }
   const others = learned.others.filter((one) => one.text !== trace.request.text);
   const worse = others.filter((one) => one.loss_after > one.loss_before).length;
   return (
-    <section aria-labelledby="others-title" data-role="others">
-      <h2 id="others-title">Other texts</h2>
+    <Section title="Other texts" data-role="others">
       {others.length === 0 ? <p class="note">{isClassifier(trace) || isEmbedder(trace) || hasSource(trace)
         ? <>The run has no evaluated texts with right answers to compare with: <code>glassformer evaluate</code> makes some.</>
         : "The evaluation of such a model keeps no texts with right answers, so there are none to compare with."}</p> : (
@@ -618,13 +526,13 @@ function OthersSection({ learned, trace }: { learned: Learned; trace: Manifest }
           <Table
             label="Losses of other texts" columns={["text", "right answer", "before", "after", "change"]}
             rows={others.map(({ text, answer, loss_before, loss_after }) => ({
-              cells: [<bdi>{text.length > 60 ? `${text.slice(0, 60)}…` : text}</bdi>, <bdi>{answer}</bdi>, number(loss_before), number(loss_after), signed(loss_after - loss_before)],
+              cells: [<bdi>{cut(text, 60)}</bdi>, <bdi>{answer}</bdi>, number(loss_before), number(loss_after), signed(loss_after - loss_before)],
             }))}
           />
           <p class="note">Losses of the right answers{trace.learning?.target == null ? " in nats per label, without label smoothing" : ", squared errors in standard deviations of the training numbers"}.</p>
         </>
       )}
-    </section>
+    </Section>
   );
 }
 
@@ -634,12 +542,11 @@ function MovedSection({ learned: { moved }, params }: { learned: Learned; params
   const vectors = every.length - all.length;
   const limit = all[0]?.[1] ?? 1;
   return (
-    <section aria-labelledby="moved-title" data-role="moved">
-      <h2 id="moved-title">How far each matrix moved</h2>
+    <Section title="How far each matrix moved" data-role="moved">
       <p>The norm of its change, divided by its own norm before.</p>
       <Bars label="Change of each parameter" limit={limit} bars={all.slice(0, MOST).map(([name, share]) => ({ key: name, label: breakable(name), value: share, text: percent(share) }))} />
       {all.length > MOST && <p class="note">The {MOST} of {all.length} matrices that moved furthest; the least moved by {percent(all.at(-1)![1])}.</p>}
       {vectors > 0 && <p class="note">Without the {vectors} vectors, biases and norms: many begin at or near 0, and any step is far in their own norm.</p>}
-    </section>
+    </Section>
   );
 }

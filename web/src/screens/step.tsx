@@ -6,26 +6,24 @@ import type { VNode } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { passesOf } from "../sources/source";
 import { useScreenKeys } from "../state/keys";
-import { editable, edits, framed, gradients, route, selection, setParams, source, toggleEdit } from "../state/page";
-import { useMask, useResource, useTensor } from "../state/resource";
+import { editable, edits, framed, gradients, route, selection, setParams, toggleEdit } from "../state/page";
 import { useValue } from "../state/signals";
-import { axisNames, breakable, count, exact, nodeLocation, number, points, shapeText, signed, tiny, visible } from "../tensors/format";
-import { magnitude, sliceOffsets, type TensorValue } from "../tensors/tensor";
+import { axisNames, breakable, count, nodeLocation, points, shapeText } from "../tensors/format";
+import { magnitude, type TensorValue } from "../tensors/tensor";
 import { formula, piecesOf, sentence } from "../trace/descriptions";
 import { describeEdit, editsOf, editText } from "../trace/edits";
 import { changesOf, predictionIndex, rowTextsOf } from "../trace/generation";
-import { arithmetic, checkNode, type CheckResult } from "../trace/operations";
 import {
-  type Arithmetic, axisLabels, type Cell, gradientOf, hasCandidates, idsSlice, isGradient, labelsOf, ngramsOf, nodeOf, pieceOf, predictionAt, PROBABILITIES, role,
-  rowOf, scaleOfNode, type Term, title,
+  axisLabels, type Cell, gradientOf, hasCandidates, idsSlice, isGradient, labelsOf, ngramsOf, nodeOf, pieceOf, predictionAt, PROBABILITIES, role, rowOf, scaleOfNode, title,
 } from "../trace/steps";
 import type { Manifest, SourceLine, TraceNode } from "../types";
-import { Bars, Track } from "../views/Bars";
-import { HeadPicker, PositionPicker } from "../views/Choices";
+import { Bars } from "../views/Bars";
+import { HeadPicker, OutputTokens } from "../views/Choices";
+import { ArithmeticView, CheckLine } from "../views/Arithmetic";
 import { Matrix } from "../views/Matrix";
-import { Table } from "../views/Table";
-import { Terms, termsIn } from "../views/Terms";
-import { stepLink, useStableHeight } from "../views/interaction";
+import { Form, Select } from "../views/Parts";
+import { Terms } from "../views/Terms";
+import { stepLink } from "../views/interaction";
 
 /** All nodes, with the probabilities after the logits; or all gradients, from the loss to the embedding. */
 export function stepsOf(trace: Manifest, gradients = false): TraceNode[] {
@@ -101,72 +99,6 @@ function wholeCell(cell: Cell, { rows, cols, row }: Places): Cell {
   return { ...cell, row: row ?? pick(rows, cell.row), col: pick(cols, cell.col) };
 }
 
-const SHOWN = 8;
-
-/** The kind of the last edit that the cell is within. */
-function editOf(trace: Manifest, node: TraceNode, { head, row, col }: Cell) {
-  const [shape, names] = [node.axes.map((axis) => axis.size), node.axes.map((axis) => axis.name)];
-  const place = [...(names[0] === "head" ? [head] : []), row, col].slice(-shape.length).reduce((at, i, axis) => at * shape[axis]! + i, 0);
-  return editsOf(trace, node.id).filter(({ slice }) => sliceOffsets(shape, names, slice).includes(place)).pop()?.kind;
-}
-
-function ArithmeticView({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
-  const key = `${trace.id}/${node.id}/${cell.head},${cell.row},${cell.col},${cell.position}`;
-  const get = (id: string, slice?: string) => source.tensor(trace.id, id, slice);
-  const { value: worked, error } = useResource(key, async () => {
-    const made = await arithmetic({ trace, node, get }, cell);
-    // Of a large weight the gradient is not recomputed whole; a saved page rounds it.
-    const [row, col] = node.axes;
-    const compared = source.live && node.op === "linear.weight";
-    return compared ? { ...made, value: (await get(node.id, `${row!.name}:${cell.row};${col!.name}:${cell.col}`)).data[0]! } : made;
-  });
-  const edit = worked && editOf(trace, node, cell);
-  return (
-    <div {...useStableHeight(!worked && !error)} class="arithmetic" data-role="arithmetic" data-cell={`${cell.row},${cell.col}`} aria-live="polite">
-      {error && <p class="note">{error.message}</p>}
-      {worked?.lines.map((line) => <p key={line} class="arithmetic-line">{line}</p>)}
-      {worked && worked.terms.length > 0 && <TermsTable worked={worked} />}
-      {edit && <p class="note note-edited">Then {edit === "blocked" ? "blocked by you" : "set by you to the number above"}.</p>}
-    </div>
-  );
-}
-
-function TermsTable({ worked }: { worked: Arithmetic }) {
-  const [all, setAll] = useState(false);
-  const { terms, extra, columns, mark } = worked;
-  const sizes = terms.map((term) => Math.abs(term.value)).sort((a, b) => b - a);
-  const many = terms.length > SHOWN + 2;
-  const least = many && !all ? (sizes[SHOWN - 1] ?? 0) : 0;
-  const shown = terms.map((term, i) => ({ term, i })).filter(({ term, i }) => Math.abs(term.value) >= least || i === mark);
-  const rest = terms.length - shown.length;
-  const total = (some: Term[]) => some.reduce((sum, term) => sum + term.value, 0);
-  const restSum = total(terms) - total(shown.map(({ term }) => term));
-  const signs = terms.some((term) => term.value < 0);
-  const limit = Math.max(sizes[0] ?? 0, Math.abs(restSum));
-  const sum = total(terms) + (extra?.value ?? 0), digits = (x: number | undefined) => (x === undefined ? "" : number(x, 4));
-  const state = worked.value === undefined ? undefined : Math.abs(sum - worked.value) <= 1e-5 * sizes.reduce((a, b) => a + b, 0) ? "ok" : "bad";
-  const row = ({ label, a, b, value }: Term, marked = false) => ({
-    cells: [<bdi>{visible(label)}</bdi>, digits(a), digits(b), (signs ? signed : number)(value, 4), <Track share={limit ? value / limit : 0} signs={signs} />],
-    attributes: { class: marked ? "term-mark" : undefined },
-  });
-  return (
-    <>
-      <Table
-        label="Arithmetic" columns={[...columns, ""]}
-        rows={[
-          ...shown.map(({ term, i }) => row(term, i === mark)),
-          ...(rest > 0 ? [row({ label: `sum of the other ${rest}`, value: restSum })] : []), ...(extra ? [row(extra)] : []),
-          {
-            cells: ["sum", "", "", <b class="sum">{digits(sum)}</b>, state && <span class={`check-${state}`} data-sum-check={state}>{state === "ok" ? "✓" : `✗ ${digits(worked.value)}`}</span>],
-            attributes: { class: "table-sum" },
-          },
-        ]}
-      />
-      {many && <button type="button" class="quiet" onClick={() => setAll(!all)}>{all ? `Show the ${SHOWN} largest` : `Show all ${terms.length} in order`}</button>}
-    </>
-  );
-}
-
 /**
  * Converts a formula in a subset of TeX to MathML: \frac{a}{b}, \sqrt{a}, {groups}, x_sub^sup (in this order), ~ for a
  * space. Single letters are italic, words upright.
@@ -200,22 +132,9 @@ function typeset(tex: string): VNode {
   return row();
 }
 
-/** Terms that the formula of an operation is about, between " · ". */
-const TERMS: Partial<Record<TraceNode["op"], string>> = {
-  lookup: "embedding", positions: "positional encoding", layer_norm: "LayerNorm", dot: "query, key, value", softmax: "softmax", mix: "query, key, value · attention",
-};
-
-function termsOf({ op, attrs, block }: TraceNode): string {
-  if (op === "mask") return attrs.kind === "causal" ? "causal mask" : attrs.kind === "padding" ? "padding" : "";
-  return TERMS[op] ?? (block === "ff" ? "feed-forward block" : block === "cross" ? "cross-attention" : "");
-}
-
-/** The inputs and parameters of the step with their gradients, and the terms that its title and description do not name. */
+/** The inputs and parameters of the step with their gradients. */
 function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
   const inputs = step.inputs.flatMap((id) => nodeOf(trace, id) ?? []);
-  const said = new Set<number>();
-  termsIn(`${title(step)} ${sentence(step, trace)}`, said);
-  const terms = termsOf(step).split(" · ").filter((name) => termsIn(name, new Set(said)).some((piece) => typeof piece !== "string")).join(" · ");
   const of = isGradient(step) ? nodeOf(trace, gradientOf(step)) : undefined;
   const users = trace.nodes.filter((one) => isGradient(step) && Object.values(one.params).includes(gradientOf(step)));
   const gradient = nodeOf(trace, `${step.id}.grad`);
@@ -233,7 +152,7 @@ function From({ step, trace }: { step: TraceNode; trace: Manifest }) {
         );
       })}
       {gradient && <div><dt>Gradient</dt><dd><a {...stepLink(gradient)}>of this step</a></dd></div>}
-      {terms && <div><dt>Terms</dt><dd><Terms>{terms}</Terms></dd></div>}
+
     </dl>
   );
 }
@@ -261,8 +180,6 @@ function CodeView({ source }: { source: SourceLine }) {
 const choose = (row: number, col: number) => setParams({ cell: `${row},${col}` });
 
 function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: Manifest }) {
-  const masked = useMask(node, cell.head, trace);
-  const own = useTensor(node.op === "mask" && !node.attrs.difference ? node.id : null);
   if (hasCandidates(node)) return <Candidates node={node} cell={cell} trace={trace} />;
   const places = placesOf(trace, node, cell.position);
   const heads = node.axes[0]?.name === "head" ? node.axes[0].size : 0;
@@ -273,9 +190,9 @@ function StepNumbers({ node, cell, trace }: { node: TraceNode; cell: Cell; trace
   return (
     <section class="step-numbers" aria-label="Numbers">
       {heads > 0 && <HeadPicker heads={heads} head={cell.head} />}
-      {places.row !== null && <PositionPicker trace={trace} position={cell.position} />}
+      {places.row !== null && <OutputTokens manifest={trace} index={predictionIndex(trace, `${cell.position}`)} label="Position" />}
       <Matrix
-        node={node.id} slice={slice} label={title(node)} mask={masked ?? own.value} scale={scaleOfNode(node)} limit={node.value === "i32" ? Infinity : undefined} cell={[cell.row, cell.col]} onSelect={choose}
+        node={node.id} slice={slice} label={title(node)} scale={scaleOfNode(node)} limit={node.value === "i32" ? Infinity : undefined} cell={[cell.row, cell.col]} onSelect={choose}
         rowLabels={rows && (named(places.rows) ?? (rows.name === "token" ? rowTextsOf(trace, node) : axisLabels(trace, rows)))} colLabels={named(places.cols) ?? (across && axisLabels(trace, across))}
         rowName={rows && axisNames(rows.name)[0]} colName={across && axisNames(across.name)[0]}
       />
@@ -300,7 +217,7 @@ function Candidates({ node, cell, trace }: { node: TraceNode; cell: Cell; trace:
   const slice = prediction.position === null ? "" : `token:${rowOf(trace, prediction)};${idsSlice("vocab", shown.map((one) => one.id))}`;
   return (
     <section class="step-numbers" aria-label="Numbers">
-      {prediction.position !== null && <PositionPicker trace={trace} position={prediction.position} />}
+      {prediction.position !== null && <OutputTokens manifest={trace} index={trace.predictions.indexOf(prediction)} label="Position" />}
       {shares && (
         <Bars
           label={changes ? "Changes of the probabilities" : "Probabilities"} onChoose={(key) => choose(0, Number(key))} {...(changes && { signs: true, limit: magnitude(numbers) || 1 })}
@@ -316,38 +233,6 @@ function Candidates({ node, cell, trace }: { node: TraceNode; cell: Cell; trace:
       )}
     </section>
   );
-}
-
-/** Results of checks, cached. */
-const known = new Map<string, CheckResult>();
-
-/** The result of the check of a step, with the largest difference. */
-function CheckLine({ node, position, trace }: { node: TraceNode; position: number; trace: Manifest }) {
-  const key = `${trace.id}/${node.id}/${node.axes.at(-1)?.name === "vocab" ? position : ""}`;
-  // After the values have been rendered.
-  const asked = useResource(known.has(key) ? null : key, async () => {
-    const found = await checkNode(trace, node, position, source);
-    if (found.state !== "unavailable") known.set(key, found);
-    return found;
-  }, { delay: 30 });
-  const failed: CheckResult | null = asked.error && { state: "bad", delta: null, words: asked.error.message };
-  const found = known.get(key) ?? asked.value ?? failed;
-  const state = found?.state ?? "pending";
-  return (
-    <p class={`check check-${state}`} data-check={node.id} data-state={state} data-delta={found?.delta == null ? undefined : exact(found.delta)}>
-      <span class="check-mark" aria-hidden="true">{{ pending: "…", ok: "✓", bad: "✗", unavailable: "–" }[state]}</span>
-      {words(found)}
-    </p>
-  );
-}
-
-function words(found: CheckResult | null): string {
-  if (!found) return "Recomputing in your browser …";
-  const what = found.words ? ` (${found.words})` : "";
-  if (found.state === "unavailable") return `Not recomputed: ${found.words}.`;
-  const delta = found.delta === null ? "" : `, max Δ ${tiny(found.delta)}`;
-  if (found.state === "ok") return `Recomputed in your browser${what}${delta}.`;
-  return `Recomputed in your browser${what}, and the numbers disagree${delta}.`;
 }
 
 export function StepScreen({ trace }: { trace: Manifest }) {
@@ -402,9 +287,7 @@ export function StepScreen({ trace }: { trace: Manifest }) {
         <div class="step-how">
           <div>
             <div class="formula">
-              {formula(step).split("\n").map((line) => (
-                <div key={line}>{piecesOf(line).map((piece, i) => <math key={i} displaystyle>{typeset(piece)}</math>)}</div>
-              ))}
+              {formula(step).split("\n").map((line) => <div key={line}>{piecesOf(line).map((piece, i) => <math key={i} displaystyle>{typeset(piece)}</math>)}</div>)}
             </div>
             <From step={step} trace={trace} />
           </div>
@@ -435,34 +318,21 @@ function StepList({ steps, current }: { steps: TraceNode[]; current: string }) {
     const [top, height] = [link.offsetTop - box.offsetTop, box.clientHeight];
     if (top < box.scrollTop + 40 || top > box.scrollTop + height - 60) box.scrollTop = top - height / 3;
   }, [current]);
-  const groups = groupsOf(steps);
   return (
-    <>
-      <label class="step-pick">
-        <span class="visually-hidden">Step</span>
-        <select value={current} onChange={(event) => setParams({ node: event.currentTarget.value, cell: null }, { push: true })}>
-          {groups.map((group, i) => (
-            <optgroup key={i} label={group.name}>
-              {group.steps.map((step) => <option key={step.id} value={step.id}>{title(step)}</option>)}
-            </optgroup>
-          ))}
-        </select>
-      </label>
-      <nav ref={list} class="step-list" aria-label="Steps">
-        {groups.map((group, i) => (
-          <section key={i}>
-            <h2>{group.name}</h2>
-            <ol>
-              {group.steps.map((step) => (
-                <li key={step.id}>
-                  <a {...stepLink(step)} aria-current={step.id === current ? "step" : undefined}>{breakable(title(step))}</a>
-                </li>
-              ))}
-            </ol>
-          </section>
-        ))}
-      </nav>
-    </>
+    <nav ref={list} class="step-list" aria-label="Steps">
+      {groupsOf(steps).map((group, i) => (
+        <section key={i}>
+          <h2>{group.name}</h2>
+          <ol>
+            {group.steps.map((step) => (
+              <li key={step.id}>
+                <a {...stepLink(step)} aria-current={step.id === current ? "step" : undefined}>{breakable(title(step))}</a>
+              </li>
+            ))}
+          </ol>
+        </section>
+      ))}
+    </nav>
   );
 }
 
@@ -479,6 +349,7 @@ function StepEdits({ node, cell, trace }: { node: TraceNode; cell: Cell; trace: 
 
 const PARTS = [["cell", "this number"], ["row", "this row"], ["head", "this head"], ["all", "all numbers"]] as const;
 type Part = (typeof PARTS)[number][0];
+const CHANGES = [["=", "to"], ["*", "times"], ["=mean", "to its mean over texts"], ["=blocked", "to blocked"]] as const;
 
 function EditForm({ node, cell }: { node: TraceNode; cell: Cell }) {
   const [part, setPart] = useState<Part>("cell");
@@ -489,27 +360,14 @@ function EditForm({ node, cell }: { node: TraceNode; cell: Cell }) {
   const numeric = change.length === 1; // "=" or "*"
   const edit = editText(node.id, (slices[part] || slices.cell).join(";"), numeric ? `${change}${Number(number)}` : change);
   return (
-    <form
-      class="step-edit" aria-label="Edit"
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (!edits.value.includes(edit)) toggleEdit(edit);
-      }}
-    >
+    <Form class="row" aria-label="Edit" send={() => edits.value.includes(edit) || toggleEdit(edit)}>
       <span>Change</span>
-      <select aria-label="What" value={slices[part] ? part : "cell"} onChange={(event) => setPart(event.currentTarget.value as Part)}>
-        {PARTS.filter(([name]) => slices[name]).map(([name, words]) => <option key={name} value={name}>{words}</option>)}
-      </select>
-      <select aria-label="How" value={change} onChange={(event) => setChange(event.currentTarget.value)}>
-        <option value="=">to</option>
-        <option value="*">times</option>
-        {!names.includes("key") && <option value="=mean">to its mean over texts</option>}
-        {node.site === "scores" && <option value="=blocked">to blocked</option>}
-      </select>
+      <Select value={slices[part] ? part : "cell"} onChoose={(next) => setPart(next as Part)} options={PARTS.filter(([name]) => slices[name])} attributes={{ "aria-label": "What" }} />
+      <Select value={change} onChoose={setChange} options={CHANGES.filter(([one]) => one === "=mean" ? !names.includes("key") : one !== "=blocked" || node.site === "scores")} attributes={{ "aria-label": "How" }} />
       {numeric && <input aria-label="Number" type="number" step="any" min={-1e4} max={1e4} required value={number} onInput={(event) => setNumber(event.currentTarget.value)} />}
       <button type="submit">Apply</button>
       <code title={`${axisNames(node.axes.at(-1)!.name)[0]} ${cell.col}`}>{edit}</code>
-    </form>
+    </Form>
   );
 }
 

@@ -7,6 +7,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import {
   base, edited, edits, go, isChanged, learn, paramsFromRequest, route, type Screen, selection, setEdits, setParams, source, trace as ask,
 } from "../state/page";
+import { useScreenKeys } from "../state/keys";
 import { useResource } from "../state/resource";
 import { openTour } from "../state/settings";
 import { computed, useValue } from "../state/signals";
@@ -16,7 +17,7 @@ import {
   forcedPrefix, hasSource, isClassifier, isEmbedder, isGiven, isMasked, outputStream, requestWithPrefix, rowTexts, targetIndex,
 } from "../trace/generation";
 import { type AttentionGroup, attentionGroups } from "../trace/heads";
-import { filterAll, filterTop, NEUTRAL, samplingOf } from "../trace/sampling";
+import { filterAll, filterTop, NEUTRAL, samplingOf, samplingText } from "../trace/sampling";
 import { erasedPositions, keyOf, nameOf, type Word, wordsOf } from "../trace/words";
 import type { AttributeRequest, Manifest, Prediction, Sweep, SweepRow, WhatIf } from "../types";
 import { Terms } from "../views/Terms";
@@ -180,13 +181,13 @@ const attend: Make = ({ trace, looked }) => {
       ? `While it computes “${written}” (row ${row}), the model attends to ${group.kind === "cross" ? "the source tokens" : "the tokens so far"}: each gets a weight. In ${place}, which gets the largest?`
       : `In ${place}, every token attends to all tokens: each gets a weight. Which gets the largest from “${name}” (token ${row})?`,
     options: tokenNames(keys, options),
-    todo: `Select “${name}”, row ${row}, in the left column of the lines.`,
-    control: `.arcs-query li:nth-child(${row + 1}) button`,
+    todo: `Select row ${row}, “${name}”, in the heat map or with the arrow keys in the table of its numbers.`,
+    control: "[data-view=figure] td[tabindex='0']",
     screen: "attention", params: { node: step, head }, task: { cell: `${row},${best}` }, done: () => selection.value.row === row,
     found: () => ({
-      right: options.indexOf(best), at: ".arcs",
+      right: options.indexOf(best), at: ".attention-reading",
       words: `“${name}” attends most to ${tokenNames(keys, [best])[0]}: ${percent(at(grid, row, best))} of its weight. With equal weights each token would get ${percent(1 / may.length)}.`,
-      compare: "Compare the lines: the thicker, the larger the weight. A large weight shows where a head reads, not yet that the answer depends on it.",
+      compare: "Compare the bars, the largest weights of the row. A large weight shows where a head reads, not yet that the answer depends on it.",
     }),
   };
 };
@@ -252,7 +253,7 @@ const temperature: Make = ({ trace, classifier, masked }) => {
   const prediction = trace.predictions[index];
   if (masked || !prediction) return null;
   const own = classifier ? NEUTRAL : samplingOf(trace), token = classifier ? prediction.top[0]! : prediction.actual!, hot = twice(own.temperature);
-  const task: Params = classifier ? { heat: hot } : { sampling: [hot, own.top_k, own.top_p, own.min_p].join(",") };
+  const task: Params = classifier ? { heat: hot } : { sampling: samplingText({ ...own, temperature: hot }) };
   const now = () => Number((classifier ? route.value.params.heat : route.value.params.sampling?.split(",")[0]) ?? 0);
   const drawn = async (t: number) => {
     const { suppressed } = trace.generation, size = trace.model.vocab_size, sampling = { ...own, temperature: t };
@@ -294,14 +295,14 @@ const force: Make = ({ trace, classifier, masked }) => {
   if (index < 0) return null;
   const { position: at, actual } = trace.predictions[index]!, position = at ?? 0, other = alternative(index)!;
   const prefix = forcedPrefix(trace, position, other.id), rest = ids.slice(position + 2);
-  const { temperature: t, top_k, top_p, min_p } = samplingOf(trace);
+
   return {
     title: "Another token",
     question: `${early < 0 ? "The" : "In the first half of its answer the"} model was least certain at “${visible(actual!.piece)}”: ${probability(actual!)}, against ${probability(other)} for “${visible(other.piece)}”. Forced to write that there, how does it continue?`,
     options: ["With the same tokens as before", "With other tokens"],
     todo: `Select the bar of “${visible(other.piece)}”, which forces it.`,
     control: `[data-role=force][data-candidate="${other.id}"]`,
-    screen: "decode", params: { position, sampling: hasSource(trace) ? null : [t, top_k, top_p, min_p].join(",") },
+    screen: "decode", params: { position, sampling: hasSource(trace) ? null : samplingText(samplingOf(trace)) },
     task: () => {
       ask(requestWithPrefix(trace, prefix));
       setParams({ position: position + 1 });
@@ -327,7 +328,7 @@ const fillIn: Make = ({ trace }) => {
     question: `At [MASK] (token ${at}) the model gives every token of its vocabulary a probability. How probable is its first choice?`,
     options: ["Below 20%", "20% to 80%", "Above 80%"],
     todo: "Select this [MASK] in the text.",
-    control: `main .written [data-token="${at}"]`,
+    control: `main [data-token="${at}"]`,
     screen: "decode", params: { position: trace.predictions.find(({ position }) => position !== at)?.position ?? null }, task: { position: at },
     found: () => ({
       right: p < 0.2 ? 0 : p <= 0.8 ? 1 : 2, at: '[aria-label="Next tokens"]',
@@ -444,59 +445,37 @@ async function planOf(trace: Manifest): Promise<{ steps: TourStep[]; limits: str
 
 export function Tour() {
   const now = useValue(base);
-  const [trace, setTrace] = useState<Manifest | null>(now);
-  const first = trace ?? now;
-  useEffect(() => setTrace(first), [first]);
+  const [begun, begin] = useState<Manifest | null>(now);
+  const [index, setIndex] = useState(0);
+  const first = begun ?? now;
+  useEffect(() => begin(first), [first]);
   const { value: plan, error } = useResource(first && `tour/${first.id}`, () => planOf(first!));
-  const [{ index, phase, guess }, setState] = useState(BEGIN);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent) => {
-      if (event.key === "Escape" && !event.defaultPrevented && !document.querySelector("dialog[open]")) end();
-    };
-    addEventListener("keydown", onKey);
-    return () => removeEventListener("keydown", onKey);
-  }, []);
-  const begin = () => {
-    setTrace(now);
-    setState(BEGIN);
+  useScreenKeys(({ key }) => {
+    if (key !== "Escape" || document.querySelector(":popover-open")) return false; // it closes a definition alone
+    end();
+    return true;
+  });
+  const again = () => {
+    begin(now);
+    setIndex(0);
   };
-  const step = plan?.steps[index], last = index + 1 === plan?.steps.length;
-  const place = step ? `Tour, ${index + 1} of ${plan.steps.length}` : "";
+  const step = plan?.steps[index], isLast = index + 1 === plan?.steps.length;
   const limits = index === 0 && plan?.limits.map((one) => <p key={one} class="note" data-role="tour-limit">{one}</p>);
-  const shown = { step: step!, place, guess };
   return (
     <aside class="tour" aria-label="Tour" onKeyDown={(event) => event.key !== "Escape" && event.stopPropagation()}>
-      {now && first && now.request.text !== first.request.text ? <Card place="" title="You traced another text"><p><button type="button" onClick={begin}>Begin the tour with it</button></p></Card>
-        : !step ? <Card place="" title="The tour"><p>{plan ? "There is nothing to show of this text." : error?.message ?? "Choosing what to show …"}</p>{limits}</Card>
-        : phase === "do" ? <Task key={`${index}do`} {...shown} onDone={() => setState({ index, phase: "see", guess })} />
-        : phase === "see" ? (
-          <Result key={`${index}see`} {...shown} last={last}>
-            <button type="button" data-role="tour-next" onClick={() => (last ? end() : setState({ ...BEGIN, index: index + 1 }))}>{last ? "Finish" : "Next step"}</button>
-          </Result>
-        ) : (
-          <Card key={`${index}ask`} place={place} title={step.title}>
-            {limits}
-            <p><Terms>{step.question}</Terms></p>
-            <div class="tour-options" role="group" aria-label="What do you expect?">
-              {[...step.options, "I do not know"].map((option, i) => (
-                <button key={i} type="button" data-option={i} onClick={() => { open(step, first!); setState({ index, phase: "do", guess: i }); }}><bdi>{option}</bdi></button>
-              ))}
-            </div>
-          </Card>
-        )}
+      {now && first && now.request.text !== first.request.text ? <Card title="You traced another text"><p><button type="button" onClick={again}>Begin the tour with it</button></p></Card>
+        : !step ? <Card title="The tour"><p>{plan ? "There is nothing to show of this text." : error?.message ?? "Choosing what to show …"}</p>{limits}</Card>
+        : <Play key={`${first!.id}/${index}`} {...{ step, limits, isLast }} trace={first!} place={`Tour, ${index + 1} of ${plan!.steps.length}`} onNext={() => (isLast ? end() : setIndex(index + 1))} />}
     </aside>
   );
 }
-
-/** A step is at "ask", "do" or "see". */
-const BEGIN = { index: 0, phase: "ask" as "ask" | "do" | "see", guess: -1 };
 
 function end() {
   openTour(null);
   document.getElementById("main")?.focus();
 }
 
-const PARAMS = ["show", "view", "why", "method", "class", "foil", "erased", "sampling", "heat", "position", "beam", "cell", "hide", "sort", "head", "node", "layer", "arithmetic", "numbers", "param"];
+const PARAMS = ["show", "view", "why", "method", "class", "foil", "erased", "sampling", "heat", "position", "cell", "hide", "sort", "head", "node", "layer", "arithmetic", "numbers", "param"];
 
 /** Opens the screen of a step without edits, forced tokens and masked words. */
 function open({ screen, params }: TourStep, { request }: Manifest) {
@@ -506,7 +485,7 @@ function open({ screen, params }: TourStep, { request }: Manifest) {
 }
 
 /** The content of the card. Its heading takes the focus when it appears. */
-function Card({ place, title, children }: { place: string; title: string; children: ComponentChildren }) {
+function Card({ place = "", title, children }: { place?: string; title: string; children: ComponentChildren }) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => heading.current?.focus({ preventScroll: true }), []);
   return (
@@ -518,52 +497,66 @@ function Card({ place, title, children }: { place: string; title: string; childr
   );
 }
 
-interface Shown {
+const state = computed([route, base, edited], () => [route.value, base.value, edited.value]);
+
+const isDone = ({ screen, task, done }: TourStep) =>
+  route.value.screen === screen && (done?.() ?? Object.entries(task).every(([name, value]) => route.value.params[name] === String(value)));
+
+interface Playing {
   step: TourStep;
+  trace: Manifest;
   place: string;
-  guess: number;
+  limits: ComponentChildren;
+  isLast: boolean;
+  onNext: () => void;
 }
 
-const state = computed([route, base, edited], () => ({ route: route.value, base: base.value, edited: edited.value }));
-
-/** Waits for the reader to do something with the page, or does it. */
-function Task({ step: { task, control, todo, options, done, screen }, place, guess, onDone }: Shown & { onDone: () => void }) {
-  const isDone = useValue(state, ({ route }) => route.screen === screen
-    && (done?.() ?? Object.entries(task).every(([name, value]) => route.params[name] === String(value))));
-  useEffect(() => { if (isDone) onDone(); }, [isDone]);
-  useMarked(control);
-  const said = options[guess];
-  return (
-    <Card place={place} title="Try it">
-      <p>{said ? <>You expect: <b><bdi>{said}</bdi></b>. </> : null}<Terms>{todo}</Terms></p>
-      <div class="tour-row">
-        <button type="button" data-role="do-it" onClick={() => (typeof task === "function" ? task() : setParams(task))}>Do it for me</button>
-        <button type="button" class="quiet" data-role="to-control" onClick={() => document.querySelector<HTMLElement>(control)?.focus()}>Go to the control</button>
-      </div>
-    </Card>
-  );
-}
-
-/** What the reader finds, and what to compare it with. */
-function Result({ step, place, guess, last, children }: Shown & { last: boolean; children: ComponentChildren }) {
-  const { value: found, error } = useResource("found", async () => step.found());
-  useMarked(found?.at ?? null);
-  if (!found && !error) return null;
-  const title = !found || !step.options[guess] ? "What you see" : found.right === guess ? "As you expected" : "Not as you expected";
-  return (
-    <Card place={place} title={title}>
-      {found ? <>
-        {found.right !== guess && <p>It is: <b><bdi>{step.options[found.right]}</bdi></b>.</p>}
-        <p data-role="found"><Terms>{found.words}</Terms></p><p class="note"><Terms after={found.words}>{found.compare}</Terms></p>
-      </> : <p data-role="found">{error!.message}</p>}
-      {last && <p class="note">That was the tour. “Keys” opens it again{source.live ? ", also for a text of your own" : ""}.</p>}
-      {children}
+/** Asks for a prediction, waits for the reader to do something with the page, or does it, and says what there is to find. */
+function Play({ step, trace, place, limits, isLast, onNext }: Playing) {
+  const [guess, setGuess] = useState<number | null>(null);
+  const [seen, setSeen] = useState(false);
+  const done = useValue(state, () => guess !== null && isDone(step));
+  useEffect(() => { if (done) setSeen(true); }, [done]);
+  const { value: found, error } = useResource(seen ? "found" : null, async () => step.found());
+  useMarked(seen ? found?.at : guess === null ? undefined : step.control);
+  const { title, question, options, todo, control, task } = step, expected = options[guess!];
+  if (guess === null) {
+    return (
+      <Card key="ask" place={place} title={title}>
+        {limits}
+        <p><Terms>{question}</Terms></p>
+        <div class="row tour-options" role="group" aria-label="What do you expect?">
+          {[...options, "I do not know"].map((option, i) => (
+            <button key={i} type="button" data-option={i} onClick={() => { open(step, trace); setGuess(i); }}><bdi>{option}</bdi></button>
+          ))}
+        </div>
+      </Card>
+    );
+  }
+  if (!seen) {
+    return (
+      <Card key="do" place={place} title="Try it">
+        <p>{expected && <>You expect: <b><bdi>{expected}</bdi></b>. </>}<Terms>{todo}</Terms></p>
+        <div class="row">
+          <button type="button" data-role="do-it" onClick={() => (typeof task === "function" ? task() : setParams(task))}>Do it for me</button>
+          <button type="button" class="quiet" data-role="to-control" onClick={() => document.querySelector<HTMLElement>(control)?.focus()}>Go to the control</button>
+        </div>
+      </Card>
+    );
+  }
+  return (found ?? error) && (
+    <Card key="see" place={place} title={!found || !expected ? "What you see" : found.right === guess ? "As you expected" : "Not as you expected"}>
+      {found && found.right !== guess && <p>It is: <b><bdi>{options[found.right]}</bdi></b>.</p>}
+      <p data-role="found"><Terms>{found?.words ?? error!.message}</Terms></p>
+      {found && <p class="note"><Terms after={found.words}>{found.compare}</Terms></p>}
+      {isLast && <p class="note">That was the tour. “Keys” opens it again{source.live ? ", also for a text of your own" : ""}.</p>}
+      <button type="button" data-role="tour-next" onClick={onNext}>{isLast ? "Finish" : "Next step"}</button>
     </Card>
   );
 }
 
 /** Marks the element that a selector finds, as soon as it is there, and scrolls to it once. */
-function useMarked(selector: string | null) {
+function useMarked(selector: string | undefined) {
   useEffect(() => {
     if (!selector) return;
     let marked: Element | null = null;

@@ -3,14 +3,16 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Problem } from "../sources/source";
 import { useScreenKeys } from "../state/keys";
 import { probeTexts, route, runFacts, setParams, source, start } from "../state/page";
+import { useResource } from "../state/resource";
 import { type ErrorMessage, signal, toErrorMessage, useValue } from "../state/signals";
-import { capital, count, number, percent } from "../tensors/format";
+import { capital, checkpointName, count, number, percent } from "../tensors/format";
 import { toTensor } from "../tensors/tensor";
 import type { ControlRequest, ProbeAnswer, StepMetrics, TrainingNow } from "../types";
 import { Track } from "../views/Bars";
 import { Chart, duration, type Line, nearestIndex, pointsOf } from "../views/Chart";
 import { Choices } from "../views/Choices";
 import { Matrix } from "../views/Matrix";
+import { Form, Section, Select } from "../views/Parts";
 
 /** What is drawn, from the beginning of the log. */
 export interface History {
@@ -55,11 +57,11 @@ const cursor = signal<number | null>(null);
 /** Why the run has no texts to begin with. */
 const missing = signal<string | null>(null);
 
-let timer = 0;
-let open = 0;
+/** Ends the pause between two questions. */
+let wake = () => {};
 
+/** Asks for what is new, from the beginning where the log is another one or too long. */
 async function ask() {
-  const id = open;
   try {
     const after = history.value.curve.step.at(-1) ?? 0;
     let received = await source.ask("training", { after });
@@ -75,25 +77,26 @@ async function ask() {
   } catch (error) {
     failure.value = toErrorMessage(error);
   }
-  if (id !== open || !source.live) return;
-  const goes = !failure.value && ["running", "paused", "waiting"].includes(newest.value?.state ?? "");
-  timer = window.setTimeout(ask, goes && !document.hidden ? LIVE : QUIET);
 }
 
-/** Asks after a time, and again and again; with null no more. */
-function askAfter(milliseconds: number | null) {
-  clearTimeout(timer);
-  open++;
-  if (milliseconds !== null) timer = window.setTimeout(ask, milliseconds);
-}
-
-/** Asks at once, until the function that it returns is called. */
+/** Asks again and again, until the function that it returns is called. */
 function follow(): () => void {
-  const seen = () => document.hidden || askAfter(0);
-  askAfter(0);
+  let alive = true;
+  const seen = () => document.hidden || wake();
   document.addEventListener("visibilitychange", seen);
+  void (async () => {
+    while (alive) {
+      await ask();
+      if (!source.live) return;
+      const goes = !failure.value && ["running", "paused", "waiting"].includes(newest.value?.state ?? "");
+      await new Promise<void>((then) => {
+        wake = then;
+        setTimeout(then, goes && !document.hidden ? LIVE : QUIET);
+      });
+    }
+  })();
   return () => {
-    askAfter(null);
+    alive = false;
     document.removeEventListener("visibilitychange", seen);
   };
 }
@@ -106,7 +109,7 @@ async function control(action: ControlRequest["action"]) {
   } catch (error) {
     failure.value = toErrorMessage(error);
   }
-  askAfter(100); // a step may take less
+  setTimeout(() => wake(), 100); // a step may take less
 }
 
 /** Loads the texts to begin with, once. */
@@ -157,7 +160,7 @@ function Curves({ now }: { now: TrainingNow }) {
   const lines = (points: Line["points"], name: string): Line[] => [{ name, points }];
   return (
     <section>
-      <div class="attention-bar"><Choices name="by" label="Horizontal axis" options={BY} chosen={by} onChoose={(next) => setParams({ by: next })} /></div>
+      <div class="row"><Choices name="by" label="Horizontal axis" options={BY} chosen={by} onChoose={(next) => setParams({ by: next })} /></div>
       <output class="chart-read" data-role="reading">{xs.length ? reading(index) : "Nothing is logged yet."}</output>
       <div class="charts">
         <Chart
@@ -202,11 +205,7 @@ function Updates({ updates, at, xs, by }: { updates: readonly StepMetrics[]; at:
     <div>
       <Chart name="updates" title="Update ÷ weight, ‖Δw‖ / ‖w‖, of each matrix" log lines={lines} xs={xs} by={by} cursor={cursor} />
       {names.length > 0 && (
-        <label class="small">
-          Matrix <select data-role="matrix" value={one} onChange={(event) => setChosen(event.currentTarget.value)}>
-            {names.map((name) => <option key={name} value={name}>{name}</option>)}
-          </select>
-        </label>
+        <Select label="Matrix" value={one} onChoose={setChosen} options={names.map((name) => [name, name])} attributes={{ "data-role": "matrix" }} />
       )}
       {names.length > 0 && <p class="note">Most sound trainings have 0.0003 to 0.02 where the learning rate is high; much more is unstable, much less learns slowly. {clippedText(updates)}</p>}
     </div>
@@ -226,40 +225,31 @@ const words = (name: string) => name.replaceAll("_", " ");
 const PLAYED = 700;
 
 /** What a snapshot answered, or why it did not. */
-type Answered = ProbeAnswer | { error: string };
+type Answered = ProbeAnswer | { error: string; lost: boolean };
 type Answers = Map<string, Answered>;
 const keyOf = (text: string, name: string) => `${name}\n${text}`;
 
 /** The snapshots that can answer, the finished model last. */
 function snapshotsOf(now: TrainingNow) {
-  const steps = now.snapshots.map(({ name, step }) => ({ name, title: step === 0 ? "before training" : `step ${count(step ?? 0)}` }));
-  return now.has_model ? [...steps, { name: "model", title: "the finished model" }] : steps;
+  const model = now.has_model ? [{ name: "model", step: now.step }] : [];
+  return [...now.snapshots, ...model].map(({ name, step }) => ({ name, step: step ?? 0, title: checkpointName(name, step) }));
 }
 
 /** Answers of all snapshots, those of the one that is shown first; one question at a time, since one thread answers. */
 function useAnswers(asked: readonly string[], names: readonly string[], shown: string | undefined): Answers {
-  const [answers, setAnswers] = useState<Answers>(() => new Map());
   const order = [...(shown ? [shown] : []), ...names.filter((name) => name !== shown)];
-  const key = JSON.stringify([asked, order]);
-  useEffect(() => {
-    let alive = true;
-    void (async () => {
-      for (const name of order) {
-        for (const text of asked) {
-          let lost = false;
-          const found: Answered = await answerOf(text, name).catch((error) => {
-            lost = error instanceof Problem && error.status === 0;
-            return { error: toErrorMessage(error).message };
-          });
-          if (!alive) return;
-          setAnswers((before) => (before.get(keyOf(text, name)) === found ? before : new Map(before).set(keyOf(text, name), found)));
-          if (lost && source.live) return; // the server has ended
-        }
+  const { value } = useResource<Answers>(JSON.stringify([asked, order]), async (soFar) => {
+    let answers: Answers = new Map();
+    for (const name of order) {
+      for (const text of asked) {
+        const found = await answerOf(text, name).catch((error: unknown): Answered => ({ error: toErrorMessage(error).message, lost: error instanceof Problem && error.status === 0 }));
+        answers = new Map(answers).set(keyOf(text, name), found);
+        if (!soFar(answers) || ("lost" in found && found.lost && source.live)) return answers; // the server has ended
       }
-    })();
-    return () => void (alive = false);
-  }, [key]);
-  return answers;
+    }
+    return answers;
+  }, { within: "answers" });
+  return value ?? new Map();
 }
 
 function Probes({ now }: { now: TrainingNow }) {
@@ -296,9 +286,9 @@ function Probes({ now }: { now: TrainingNow }) {
   const { title } = snapshots[at]!;
   return (
     <>
-      <div class="probes-bar">
+      <div class="row">
         <button type="button" data-role="play" disabled={snapshots.length < 2} onClick={play}>{playing ? "Stop playing" : "Play"}</button>
-        <label class="slider">
+        <label class="row">
           Snapshot: {title}
           <input
             type="range" data-role="snapshot" max={snapshots.length - 1} value={at} aria-valuetext={title}
@@ -306,7 +296,7 @@ function Probes({ now }: { now: TrainingNow }) {
           />
         </label>
       </div>
-      {asked.length > 0 && <p class="note">Bar and line: the probability of the answer, of a continuation the geometric mean over its tokens; the line at each snapshot, from 0 to 100%.</p>}
+      {asked.length > 0 && <p class="note">Bar and line: the probability of the answer, of a continuation the geometric mean over its tokens.</p>}
       {why && <p class="note" data-role="no-texts">{why}</p>}
       <ul class="probes">
         {asked.map((text) => <Probe key={text} text={text} snapshots={snapshots} at={at} answers={answers} />)}
@@ -316,9 +306,9 @@ function Probes({ now }: { now: TrainingNow }) {
   );
 }
 
-function Probe({ text, snapshots, at, answers }: { text: string; snapshots: { name: string; title: string }[]; at: number; answers: Answers }) {
+function Probe({ text, snapshots, at, answers }: { text: string; snapshots: ReturnType<typeof snapshotsOf>; at: number; answers: Answers }) {
   const [open, setOpen] = useState(false);
-  const { name } = snapshots[at]!;
+  const { name } = snapshots[at]!, steps = snapshots.map((one) => one.step);
   const answer = answers.get(keyOf(text, name));
   const shares = snapshots.map((one) => {
     const found = answers.get(keyOf(text, one.name));
@@ -331,7 +321,7 @@ function Probe({ text, snapshots, at, answers }: { text: string; snapshots: { na
   const remove = () => (probeTexts.value = probeTexts.value!.filter((one) => one !== text));
   return (
     <li class="probe" data-probe={text} data-snapshot={answer ? name : undefined} aria-busy={!answer}>
-      <p class="probe-text" dir="auto">{text}{source.live && <button type="button" class="quiet" aria-label={`Remove ${text}`} onClick={remove}>Remove</button>}</p>
+      <p class="note" dir="auto">{text}{source.live && <button type="button" class="quiet" aria-label={`Remove ${text}`} onClick={remove}>Remove</button>}</p>
       {!answer && <p class="note">Asking …</p>}
       {answer && "error" in answer && <p class="note note-bad">{answer.error}</p>}
       {answer && "headline" in answer && (
@@ -341,9 +331,9 @@ function Probe({ text, snapshots, at, answers }: { text: string; snapshots: { na
             <p class="probe-share">
               <Track share={share} />
               <span class="bar-number">{percent(share)}{perToken && <small> a token</small>}</span>
-              <Spark shares={shares} at={at} />
             </p>
           )}
+          <Chart name="probability" title="Probability at each snapshot" zero by="step" xs={steps} lines={[{ name: "probability", points: pointsOf(steps, shares), dots: true }]} />
           {answer.map
             ? (
               <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
@@ -361,34 +351,18 @@ function Probe({ text, snapshots, at, answers }: { text: string; snapshots: { na
   );
 }
 
-/** The probability at each snapshot, on a scale from 0 to 1. */
-function Spark({ shares, at }: { shares: (number | null)[]; at: number }) {
-  const x = (i: number) => 4 + (i / Math.max(1, shares.length - 1)) * 112;
-  const y = (share: number) => 24 - 20 * share;
-  const points = shares.flatMap((share, i) => (share === null ? [] : [`${x(i).toFixed(1)} ${y(share).toFixed(1)}`]));
-  const now = shares[at];
-  return (
-    <svg class="spark" viewBox="0 0 120 28" role="img" aria-label={`Probability at ${points.length} of ${shares.length} snapshots`}>
-      <path d="M4 24H116" class="axis" />
-      {points.length > 0 && <path d={`M${points.join("L")}`} />}
-      {now != null && <circle cx={x(at)} cy={y(now)} r={4} />}
-    </svg>
-  );
-}
-
 function Add({ asked }: { asked: readonly string[] }) {
   const [text, setText] = useState("");
-  const add = (event: Event) => {
-    event.preventDefault();
+  const add = () => {
     const typed = text.trim();
     if (typed && !asked.includes(typed)) probeTexts.value = [...asked, typed];
     setText("");
   };
   return (
-    <form class="probe-add" onSubmit={add}>
+    <Form class="row" send={add}>
       <label>Another text, up to {MAX_PROBES} in all <input type="text" data-role="probe-text" maxLength={1000} dir="auto" value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
       <button type="submit" data-role="add-probe" disabled={!text.trim()}>Add</button>
-    </form>
+    </Form>
   );
 }
 
@@ -404,15 +378,11 @@ export function TrainingScreen() {
       <Controls now={now} />
       <Curves now={now} />
       {now.findings.length > 0 && (
-        <section data-role="findings">
-          <h2>What the doctor says of the log</h2>
+        <Section title="What the doctor says of the log" data-role="findings">
           <ul>{now.findings.map(({ matter, remedy, grade }) => <li key={matter} data-grade={grade}><b class="training-grade">{grade.toUpperCase()}</b> {capital(matter)}.{remedy && <span class="note"> {capital(remedy)}.</span>}</li>)}</ul>
-        </section>
+        </Section>
       )}
-      <section>
-        <h2>The model at each snapshot</h2>
-        <Probes now={now} />
-      </section>
+      <Section title="The model at each snapshot"><Probes now={now} /></Section>
       {source.live && <p class="note">“Share” saves the curves and these answers as one file.</p>}
     </div>
   );
@@ -468,7 +438,7 @@ function Controls({ now }: { now: TrainingNow }) {
     <button type="button" data-control={action} disabled={disabled} onClick={() => void control(action)}>{words}</button>
   );
   return (
-    <div class="training-controls" role="group" aria-label="Control of the training">
+    <div class="row" role="group" aria-label="Control of the training">
       {button("pause", "Pause", paused)}
       {button("step", "Step", !paused)}
       {button("go_on", "Go on", !paused)}

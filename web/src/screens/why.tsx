@@ -3,10 +3,9 @@
  * and words that can be masked.
  */
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
-import { editable, edited, edits, other, route, setParams, source, toggleEdit, traceOther } from "../state/page";
+import { editable, edited, edits, other, route, setParams, source, toggleEdit } from "../state/page";
 import { type Resource, useResource } from "../state/resource";
-import { signal, useValue } from "../state/signals";
+import { useValue } from "../state/signals";
 import { capital, nodeLocation, number, percent, signed, tiny, visible } from "../tensors/format";
 import { describeEdit } from "../trace/edits";
 import { isClassifier, isEmbedder, isMasked, isNumber, predictionIndex, targetIndex } from "../trace/generation";
@@ -18,9 +17,10 @@ import type {
 import { Bars, Track } from "../views/Bars";
 import { Choices, OutputTokens } from "../views/Choices";
 import { Matrix } from "../views/Matrix";
+import { Section, Select } from "../views/Parts";
 import { Table } from "../views/Table";
 import { Terms } from "../views/Terms";
-import { ErrorText, NoAnswer } from "../views/Text";
+import { ErrorText, NoAnswer, OtherText } from "../views/Text";
 
 /** A row of a table: what was edited, which can be tried, cells, and the number that its bar shows. */
 interface Row {
@@ -46,12 +46,6 @@ interface Shown {
   tables: Sweep[];
 }
 
-/** What the views say of a trace, whose answer may be a number. */
-interface About {
-  trace: Manifest;
-  numeric: boolean;
-}
-
 /** The rows of long lists that are shown, of parts of a sum and of edits. */
 const [MOST, STRONGEST] = [24, 15];
 
@@ -60,8 +54,8 @@ const changeOf = ({ value_before, value_after }: SweepRow) => value_after - valu
 const answerOf = ({ before, after, n_changed }: SweepRow, numeric: boolean) =>
   (numeric || n_changed > 0) && <>{!numeric && <><bdi>{visible(before)}</bdi> → </>}<b><bdi>{visible(after)}</bdi></b></>;
 
-const SWEEPS: { [kind in Exclude<Kind, "states">]: (value: Swept, about: About) => Shown } = {
-  parts: ({ rows, untrained }, { trace, numeric }) => {
+const SWEEPS: { [kind in Exclude<Kind, "states">]: (value: Swept, trace: Manifest, numeric: boolean) => Shown } = {
+  parts: ({ rows, untrained }, trace, numeric) => {
     const instead = numeric ? "Number" : "Predicts instead";
     return {
       says: <>
@@ -78,7 +72,7 @@ const SWEEPS: { [kind in Exclude<Kind, "states">]: (value: Swept, about: About) 
       }],
     };
   },
-  keys: ({ rows }, { trace, numeric }) => {
+  keys: ({ rows }, trace, numeric) => {
     const strength = (row: SweepRow) => (numeric ? -Math.abs(changeOf(row)) : changeOf(row));
     return {
       says: `Each head is kept from attending to each token, ${rows.length} edits in all; these ${numeric ? "change the number" : "lower the log-probability of what the model predicts"} most.`,
@@ -91,7 +85,7 @@ const SWEEPS: { [kind in Exclude<Kind, "states">]: (value: Swept, about: About) 
       }],
     };
   },
-  layers: ({ rows }, { trace, numeric }) => {
+  layers: ({ rows }, trace, numeric) => {
     const at = (position: number | null) => (position === null ? (numeric ? "number" : "prediction") : <>{isMasked(trace) ? "at" : "after"} <bdi>{visible(trace.streams.at(-1)!.pieces[position])}</bdi></>);
     return {
       says: <>
@@ -110,7 +104,7 @@ const SWEEPS: { [kind in Exclude<Kind, "states">]: (value: Swept, about: About) 
       })),
     };
   },
-  contributions: ({ rows, target, contrast, value, position, error }, { trace, numeric }) => {
+  contributions: ({ rows, target, contrast, value, position, error }, trace, numeric) => {
     const digits = numeric ? 3 : 2;
     const ordered = [...rows].sort((a, b) => Math.abs(b.direct!) - Math.abs(a.direct!)), rest = ordered.slice(MOST);
     const others = { ...rest[0]!, name: `${rest.length} others`, direct: rest.reduce((sum, part) => sum + part.direct!, 0), edits: [] };
@@ -133,7 +127,7 @@ const SWEEPS: { [kind in Exclude<Kind, "states">]: (value: Swept, about: About) 
       }],
     };
   },
-  checkpoints: ({ rows }, { numeric }) => ({
+  checkpoints: ({ rows }, _, numeric) => ({
     says: `At every saved point of training, what it predicts${numeric ? "" : " after each token that the trained model wrote, and the log-probability of those tokens"}.`,
     tables: [{
       name: "Training", columns: ["Step", "Without the edits", ...(numeric ? [] : ["log p"]), "With them", ...(numeric ? [] : ["log p"])],
@@ -178,15 +172,15 @@ function SweepView({ trace, kind }: { trace: Manifest; kind: Kind }) {
     : { trace: of, kind, ...(kind === "states" && { other: second!.id }), ...(kind === "contributions" && { prediction: index }) };
   const { value, error, stale } = useResource(request && JSON.stringify(request), () => source.ask("sweep", request!), { within: `${kind}/${of}` });
   if (kind === "checkpoints" && !made) return <p class="note">Make an edit first: its effect is then measured at every saved point of training.</p>;
-  const shown = value && kind !== "states" ? SWEEPS[kind](value as Swept, { trace, numeric }) : null;
+  const shown = value && kind !== "states" ? SWEEPS[kind](value as Swept, trace, numeric) : null;
   return (
     <>
       {kind === "contributions" && !isClassifier(trace) && !isMasked(trace) && !numeric && (
-        <OutputTokens manifest={trace} index={index} label="Output token" onStep={(i) => setParams({ position: trace.predictions[i]!.position })} />
+        <OutputTokens manifest={trace} index={index} label="Output token" />
       )}
       {kind === "states" && <SecondText key={second?.request.text} given={second?.request.text} numeric={numeric} />}
       {request && !value && (error ? <ErrorText error={error} /> : <p class="note" aria-live="polite">Computing …</p>)}
-      {kind === "states" && value && <StatesMaps states={value as StatesSweep} about={{ trace, numeric }} />}
+      {kind === "states" && value && <StatesMaps states={value as StatesSweep} trace={trace} numeric={numeric} />}
       {shown && <div data-stale={stale} aria-busy={stale}>
         <p><Terms>{shown.says}</Terms></p>
         {shown.tables.map((table) => <SweepTable key={table.name} table={table} titled={shown.tables.length > 1} />)}
@@ -214,28 +208,19 @@ function SweepTable({ table: { name, columns, rows }, titled }: { table: Sweep; 
   );
 }
 
-function SecondText({ given, numeric }: { given: string | undefined; numeric: boolean }) {
-  const [text, setText] = useState(given ?? "");
-  return (
-    <>
-      <p><Terms>
-        The state of one token after one layer is taken from a second text. Noising: the share of{" "}
-        {numeric ? "the difference of both numbers that is lost" : "this text’s answer that is lost"}.
-        Denoising: the share that comes back when only that state of this text is put into the second. 1 is all of it.
-      </Terms></p>
-      <form class="edit-tools" onSubmit={(event) => {
-        event.preventDefault();
-        if (text) traceOther({ text });
-      }}>
-        <label>Second text <input class="sweep-text" dir="auto" value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
-        <button type="submit">Compare</button>
-      </form>
-    </>
-  );
-}
+const SecondText = ({ given, numeric }: { given: string | undefined; numeric: boolean }) => (
+  <>
+    <p><Terms>
+      The state of one token after one layer is taken from a second text. Noising: the share of{" "}
+      {numeric ? "the difference of both numbers that is lost" : "this text’s answer that is lost"}.
+      Denoising: the share that comes back when only that state of this text is put into the second. 1 is all of it.
+    </Terms></p>
+    <OtherText label="Second text" given={given} />
+  </>
+);
 
 /** The residual stream of two texts exchanged, state by state; tokens without a partner in the second text are masked. */
-function StatesMaps({ states, about: { trace, numeric } }: { states: StatesSweep; about: About }) {
+function StatesMaps({ states, trace, numeric }: { states: StatesSweep; trace: Manifest; numeric: boolean }) {
   const { answer, other_answer, position, difference, other_difference } = states;
   const streams = [...new Set(states.rows.map(({ stream }) => stream))].map((stream) => ({ stream, rows: states.rows.filter((row) => row.stream === stream) }));
   const stateName = (state: string) => (/\d+/.test(state) ? `layer ${/\d+/.exec(state)![0]}` : "embedding");
@@ -279,7 +264,7 @@ export function WhyScreen({ trace }: { trace: Manifest }) {
   return (
     <>
       {views.length > 0 && (
-        <div class="attention-bar">
+        <div class="row">
           <Choices name="why" label="What is changed" options={views} chosen={view} onChoose={(why: View) => setParams({ why: why === "words" ? null : why }, { push: true })} />
         </div>
       )}
@@ -356,15 +341,14 @@ function Attributions({ manifest }: { manifest: Manifest }) {
       {found && (
         <div class="columns">
           <FaithfulnessSection found={found} />
-          <section aria-labelledby="strongest-title">
-            <h2 id="strongest-title">Strongest words</h2>
+          <Section title="Strongest words">
             <Bars
               label="Strongest words" signs limit={scale} bars={strongest(all, 12).map((word) => ({
                 key: keyOf(word), label: nameOf(word, all), value: word.score, text: signed(word.score), struck: erased.has(keyOf(word)),
-                attributes: { "aria-pressed": erased.has(keyOf(word)), onClick: () => onToggle(word), ...pointing(keyOf(word)) },
+                attributes: { "aria-pressed": erased.has(keyOf(word)), onClick: () => onToggle(word)},
               }))}
             />
-          </section>
+          </Section>
         </div>
       )}
     </>
@@ -374,18 +358,10 @@ function Attributions({ manifest }: { manifest: Manifest }) {
 /** In place of a prediction, which a number is not. */
 const OUTPUT: Prediction = { position: null, logsumexp: 0, top: [], actual: null, rank: null };
 
-function requestOf(manifest: Manifest, index: number, params: Record<string, string>): AttributeRequest {
-  const method = params["method"] === "integrated_gradients" ? "integrated_gradients" : "erase";
-  const request: AttributeRequest = { trace: manifest.id, method };
-  if (isNumber(manifest)) return request;
-  if (isClassifier(manifest)) {
-    if (params["class"] !== undefined) request.target = Number(params["class"]);
-    return request;
-  }
-  request.prediction = index;
-  if (params["foil"] !== undefined) request.foil = Number(params["foil"]);
-  return request;
-}
+const requestOf = (manifest: Manifest, index: number, { method, class: target, foil }: Record<string, string>): AttributeRequest => ({
+  trace: manifest.id, method: method === "integrated_gradients" ? method : "erase",
+  ...(isNumber(manifest) ? {} : isClassifier(manifest) ? target !== undefined && { target: Number(target) } : { prediction: index, ...(foil !== undefined && { foil: Number(foil) }) }),
+});
 
 function FaithfulnessSection({ found }: { found: Attribution }) {
   const { completeness, erased_with, warnings, comprehensiveness, sufficiency, n_random } = found;
@@ -394,8 +370,7 @@ function FaithfulnessSection({ found }: { found: Attribution }) {
   const span = Math.max(1e-9, ...values) - low;
   const x = (value: number): number => LEFT + ((value - low) / span) * (RIGHT - LEFT);
   return (
-    <section aria-labelledby="trust-title">
-      <h2 id="trust-title">Faithfulness</h2>
+    <Section title="Faithfulness">
       {completeness
         ? <p class={completeness.ok ? "" : "warning"} data-role="completeness" data-value={completeness.relative}>
             <Terms>Completeness</Terms>: the scores should sum to the difference between this text and the fully masked one. The error
@@ -413,7 +388,7 @@ function FaithfulnessSection({ found }: { found: Attribution }) {
         </p>
       </div>
       {warnings.map((warning) => <p key={warning} class="warning">{warning}.</p>)}
-    </section>
+    </Section>
   );
 }
 
@@ -429,25 +404,15 @@ function Question({ manifest, index, request }: { manifest: Manifest; index: num
   const choices = decided ? top : top.filter((c) => c.id !== actual?.id).slice(0, 20);
   return (
     <>
-      {!decided && (
-        <OutputTokens
-          manifest={manifest} index={index} label="Output token to explain"
-          onStep={(i) => setParams({ position: manifest.predictions[i]!.position, foil: null, erased: null })}
-        />
-      )}
+      {!decided && <OutputTokens manifest={manifest} index={index} label="Output token to explain" />}
       <div class="row">
         <Choices name="method" label="Method" options={METHODS.map(({ id, name }) => [id, name] as const)} chosen={request.method!} onChoose={(id) => setParams({ method: id === "erase" ? null : id })} />
         {!(decided && top.length === 2) && (
-          <label>
-            {decided ? "Class" : "Contrast with"}{" "}
-            <select
-              data-role={decided ? "class" : "foil"} value={(decided ? request.target ?? top[0]!.id : request.foil) ?? ""}
-              onChange={({ currentTarget: { value } }) => setParams(decided ? { class: value } : { foil: value || null })}
-            >
-              {!decided && <option value="">none</option>}
-              {choices.map((c) => <option key={c.id} value={c.id}>{visible(c.piece)} {percent(Math.exp(c.log_prob))}</option>)}
-            </select>
-          </label>
+          <Select
+            label={decided ? "Class" : "Contrast with"} value={(decided ? request.target ?? top[0]!.id : request.foil) ?? ""} attributes={{ "data-role": decided ? "class" : "foil" }}
+            onChoose={(value) => setParams(decided ? { class: value } : { foil: value || null })}
+            options={[...(decided ? [] : [["", "none"] as const]), ...choices.map((c) => [c.id, `${visible(c.piece)} ${percent(Math.exp(c.log_prob))}`] as const)]}
+          />
         )}
       </div>
       <p class="note">{METHODS.find(({ id }) => id === request.method)!.description}</p>
@@ -494,33 +459,24 @@ function probabilityOf({ prediction, value }: Erased, explained: Candidate, attr
   return found ? Math.exp(found.log_prob) : attribution?.foil === null ? Math.exp(value) : null;
 }
 
-/** The word under the pointer, here or in the list of strongest words; only it is rerendered. */
-const pointedWord = signal<string | null>(null);
-
 /** `maskedBy` is what a masked word is replaced by. */
 function WordButton({ word, scale, maskedBy, onToggle }: { word: Word; scale: number; maskedBy: string | null; onToggle: (word: Word) => void }) {
-  const key = keyOf(word), gone = maskedBy !== null;
-  const current = useValue(pointedWord, (pointed) => pointed === key);
+  const gone = maskedBy !== null;
+
   return (
     <button
       type="button" class="word" data-word={word.index} data-of={word.stream} data-score={word.score}
-      {...colours(word.score, scale)} data-current={current} aria-pressed={gone}
+      {...colours(word.score, scale)} aria-pressed={gone}
       aria-label={`${word.text}, ${signed(word.score)}${gone ? ", masked" : ""}`}
-      onClick={() => onToggle(word)} {...pointing(key)}
+      onClick={() => onToggle(word)}
       onKeyDown={(event) => {
         if (event.key === " ") event.stopPropagation(); // Space toggles this button
       }}
     >
       {maskedBy ?? visible(word.text).replace(/▁/g, " ")}
-      {current && <span class="word-score">{signed(word.score)}</span>}
+      <span class="word-score" aria-hidden="true">{signed(word.score)}</span>
     </button>
   );
-}
-
-/** Event handlers that highlight a word on hover and focus. */
-function pointing(key: string) {
-  const [enter, leave] = [() => (pointedWord.value = key), () => (pointedWord.value = null)];
-  return { onMouseEnter: enter, onFocus: enter, onMouseLeave: leave, onBlur: leave };
 }
 
 const [LEFT, RIGHT] = [8, 512];

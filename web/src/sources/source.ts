@@ -58,8 +58,6 @@ const axesOf = (trace: Manifest | null | undefined, id: string): string[] =>
 /** The least recently used tensors are dropped where all take more than `limit` bytes. */
 export class TensorCache {
   private kept = new Map<string, TensorValue>();
-  /** Views of whole tensors, by slice. */
-  private views = new WeakMap<TensorValue, Map<string, TensorValue>>();
 
   constructor(private limit = 256e6) {}
 
@@ -77,13 +75,7 @@ export class TensorCache {
     if (exact || !slice || !axes.length) return exact;
     const whole = this.use(`${trace}/${id}?`);
     if (!whole) return null;
-    const views = this.views.get(whole) ?? new Map<string, TensorValue>();
-    this.views.set(whole, views);
-    const known = views.get(slice);
-    if (known) return known;
-    const part = sliceTensor(whole, axes, slice);
-    if (part.data.buffer === whole.data.buffer) views.set(slice, part);
-    return part;
+    return this.set(trace, id, slice, sliceTensor(whole, axes, slice));
   }
 
   /** A whole tensor replaces its slices. The newest one is kept even if it exceeds the limit. */
@@ -91,11 +83,10 @@ export class TensorCache {
     const key = `${trace}/${id}?${slice}`;
     for (const old of this.kept.keys()) if (slice ? old === key : old.startsWith(key)) this.kept.delete(old);
     this.kept.set(key, value);
-    let bytes = [...this.kept.values()].reduce((sum, { data }) => sum + data.byteLength, 0);
-    for (const [old, { data }] of this.kept) {
-      if (bytes <= this.limit || old === key) break;
+    const bytes = () => [...this.kept.values()].reduce((sum, { data }) => sum + data.byteLength, 0);
+    for (const old of this.kept.keys()) {
+      if (bytes() <= this.limit || old === key) break;
       this.kept.delete(old);
-      bytes -= data.byteLength;
     }
     return value;
   }

@@ -6,8 +6,7 @@ import { differenceOf, FileSource, LiveSource, server, type Source } from "../so
 import { keptEdits, toggled } from "../trace/edits";
 import { gradientOf, isGradient, nodeOf, table } from "../trace/steps";
 import {
-  type FieldKind, type Manifest, REQUEST_FIELDS, type RunInfo, type SavedPageData, SETTING_FIELDS, type StreamName,
-  type TraceRequest,
+  type FieldKind, type Manifest, REQUEST_FIELDS, type RunInfo, type SavedPageData, SETTING_FIELDS, type TraceRequest,
 } from "../types";
 import { recall, remember } from "./settings";
 import { computed, effect, type ErrorMessage, Loader, type Signal, signal, toErrorMessage } from "./signals";
@@ -155,9 +154,6 @@ const refusal = signal<ErrorMessage | null>(null);
 const problemSignals: Signal<ErrorMessage | null>[] = [...loaders.map((loader) => loader.problem), refusal, otherProblem];
 /** All error messages; each can be dismissed. */
 export const problems = computed(problemSignals, () => problemSignals.filter((one) => one.value));
-/** The token under the pointer, highlighted in all views. */
-export const hoveredToken = signal<{ stream: StreamName; index: number } | null>(null);
-
 const whole = (text: string | undefined) => (text !== undefined && /^\d+$/.test(text) ? Number(text) : null);
 
 /** From `node`, `head` and `cell=row,col` in the address. */
@@ -167,7 +163,7 @@ export const selection = computed([route], (): { node: string | null; head: numb
   return { node: node ?? null, head: whole(head) ?? 0, row: whole(row), col: whole(col) };
 });
 
-type Patch = Record<string, string | number | null>;
+export type Patch = Record<string, string | number | null>;
 
 function withPatch(params: Record<string, string>, patch: Patch): Record<string, string> {
   const out = { ...params };
@@ -200,7 +196,7 @@ export function hrefTo(screen: Screen, patch: Patch = {}): string {
   return formatHash({ screen, params: withPatch(route.value.params, patch) });
 }
 
-const TRACE_PARAMS = ["cell", "token", "position", "beam", "class", "foil", "erased", "unfold", "numbers"];
+const TRACE_PARAMS = ["cell", "token", "position", "class", "foil", "erased", "unfold", "numbers"];
 
 /** The run's first request, once the page has left the address that names none and so opens with it. */
 let opened: TraceRequest | undefined;

@@ -4,7 +4,7 @@ import { passOf } from "../sources/source";
 import { type TensorValue, toGrid, toTensorValue } from "../tensors/tensor";
 import { maskOfHead } from "../trace/edits";
 import { nodeOf } from "../trace/steps";
-import type { Manifest, TraceNode } from "../types";
+import type { Manifest } from "../types";
 import { manifest, source } from "./page";
 import { type ErrorMessage, toErrorMessage, useValue } from "./signals";
 
@@ -63,16 +63,16 @@ export function useTensor(id: string | null, slice = "", of?: Manifest): Resourc
   return here ? { value: here, error: null, stale: false } : asked;
 }
 
-/** The mask of the weights of a head, with the keys that edits block; of a difference that of the pass after. Null of other steps. */
-export function useMask(node: TraceNode | null, head: number | undefined, of?: Manifest): TensorValue | null {
+/** The mask of a slice of weights, with the keys that edits block; of a difference that of the pass after. Of a mask itself that is it; null of other steps. */
+export function useMask(id: string | null, slice: string, of?: Manifest): TensorValue | null {
   const shown = useValue(manifest);
-  const trace = of ?? shown;
-  const id = node?.site === "weights" ? node.inputs[1] ?? null : null;
-  const { value } = useTensor(id, "", trace ? passOf(trace) : undefined);
+  const trace = of ?? shown, node = trace && id ? nodeOf(trace, id) : undefined;
+  const own = node?.site === "weights" ? node.inputs[1] : node?.op === "mask" && !node.attrs.difference ? node.id : undefined;
+  const { value } = useTensor(own ?? null, "", trace ? passOf(trace) : undefined);
+  const head = /^head:(\d+)/.exec(slice)?.[1];
   return useMemo(() => {
-    if (!trace || node?.site !== "weights" || head === undefined) return value;
-    const [layer, own] = [value && toGrid(value), maskOfHead(trace, node.id, head, value && toGrid(value))];
-    return own && (own.data === layer?.data ? value : toTensorValue(own));
+    const layer = value && toGrid(value), of = trace && node?.site === "weights" && head ? maskOfHead(trace, node.id, Number(head), layer) : layer;
+    return of && (of.data === layer?.data ? value : toTensorValue(of));
   }, [value, trace, node?.id, head]);
 }
 

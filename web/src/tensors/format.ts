@@ -57,11 +57,16 @@ export const capital = (text: string) => text[0]!.toUpperCase() + text.slice(1);
 
 /** A token with visible spaces at its ends (␣) and line breaks (↵). */
 export function visible(piece = ""): string {
-  let [start, end] = [0, piece.length];
-  while (piece[start] === " ") start++;
-  while (end > start && piece[end - 1] === " ") end--;
-  const shown = "\u2423".repeat(start) + piece.slice(start, end) + "\u2423".repeat(piece.length - end);
-  return shown.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5") || "\u2205";
+  const text = piece.replace(/\n/g, "\u21b5").replace(/\t/g, "\u21e5");
+  const start = text.length - text.trimStart().length, end = Math.max(start, text.trimEnd().length);
+  return "\u2423".repeat(start) + text.slice(start, end) + "\u2423".repeat(text.length - end) || "\u2205";
+}
+
+/** "best: step 1,164", "step 1,000", "before training". */
+export function checkpointName(name: string, step: number | null): string {
+  const update = step === null ? "" : `step ${count(step)}`;
+  if (name === "model") return update ? `best: ${update}` : "best";
+  return step === 0 ? "before training" : update || name;
 }
 
 const AXES: Partial<Record<AxisName, [one: string, all: string]>> = {

@@ -44,28 +44,12 @@ export function toTensor(dtype: string, shape: number[], bytes: ArrayBuffer): Te
   return { shape, dtype: "f16", data: Float32Array.from(new Uint16Array(bytes), (half) => table[half]!) };
 }
 
-export function decodeBase64(text: string): ArrayBuffer {
-  const binary = atob(text);
-  const bytes = new Uint8Array(binary.length);
-  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
-  return bytes.buffer;
-}
+export const decodeBase64 = (text: string) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer;
 
-/**
- * `axes` are the names of the dimensions; an index drops its axis, a range or list keeps it. An index on each of the
- * first axes, such as a head or one of its rows, gives a view; other slices are copied.
- */
+/** `axes` are the names of the dimensions; an index drops its axis, a range or list keeps it. */
 export function sliceTensor(tensor: TensorValue, axes: readonly string[], slice: string): TensorValue {
   const { picks, dropped } = parseSlice(tensor.shape, axes, slice);
-  const first = dropped.size;
-  if ([...dropped].every((axis) => axis < first && picks[axis]![0]! < tensor.shape[axis]!) && !picks.slice(first).some(Boolean)) {
-    const shape = tensor.shape.slice(first);
-    const size = shape.reduce((product, one) => product * one, 1);
-    const place = picks.slice(0, first).reduce((at, pick, axis) => at * tensor.shape[axis]! + pick![0]!, 0);
-    return { shape, data: tensor.data.subarray(place * size, (place + 1) * size), dtype: tensor.dtype };
-  }
-  const offsets = offsetsOf(tensor.shape, picks);
-  const data = new (tensor.data.constructor as Float32ArrayConstructor)(offsets.map((offset) => tensor.data[offset]!));
+  const data = new (tensor.data.constructor as Float32ArrayConstructor)(offsetsOf(tensor.shape, picks).map((offset) => tensor.data[offset]!));
   const sizes = tensor.shape.map((size, axis) => picks[axis]?.length ?? size);
   return { shape: sizes.filter((_, axis) => !dropped.has(axis)), data, dtype: tensor.dtype };
 }

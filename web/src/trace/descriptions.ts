@@ -7,7 +7,7 @@ import { entryOf, isGradient, leaf, PROBABILITIES } from "./steps";
 const SPLIT = "Head 0 gets the first {d_head} features, head 1 the next. Heads attend independently of each other.";
 const ROTATED = "Rotary position embedding: pairs of features are rotated by an angle proportional to the position, so that query · key depends on the distance.";
 const ROOT = "is divided by its root mean square and multiplied by a trained weight.";
-const NORMALISED = "is normalised to mean 0 and variance 1, then multiplied by a trained weight and shifted by a bias.";
+const NORMALISED = "is normalised (LayerNorm) to mean 0 and variance 1, then multiplied by a trained weight and shifted by a bias.";
 const LAST = "Each token's vector is normalised before the output layer.";
 
 /** {name} is replaced by a field of the model. For the keys see `steps.ts`. */
@@ -51,7 +51,7 @@ const STEPS: Record<string, string> = {
   mask: "[PAD] tokens only fill a batch and are masked.",
   "mask:word": "Only the first token of the word that is tagged goes into the head.",
   "mask:given": "The mask that the model was called with.",
-  "mask:causal": "A token attends to itself and to earlier tokens. Masked positions are hatched.",
+  "mask:causal": "The causal mask: a token attends to itself and to earlier tokens. Masked positions are hatched.",
   weights: "Softmax of each row of scores: nonnegative weights that sum to 1.",
   context: "The output of each head: the mean of the values, weighted by attention.",
   concat: "The outputs of all heads are concatenated to one vector per token.",

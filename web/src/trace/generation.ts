@@ -86,13 +86,8 @@ export function forcedPrefix(manifest: Manifest, position: number, id: number): 
 /** The request for the same text with a forced prefix, or without one if `prefix` is empty. */
 export function requestWithPrefix(manifest: Manifest, prefix: number[]): TraceRequest {
   const { target: _, prefix: __, ...request } = manifest.request;
-  const result: TraceRequest = { ...request };
-  if (prefix.length > 0) {
-    result.prefix = prefix;
-    // Beam search supports a prefix, sampling does not.
-    if (hasSource(manifest)) result.decode = { ...request.decode, sample: false };
-  }
-  return result;
+  if (!prefix.length) return request;
+  return { ...request, prefix, ...(hasSource(manifest) && { decode: { ...request.decode, sample: false } }) }; // sampling supports no prefix
 }
 
 /** Tokens as text: word boundary marks become spaces. */
@@ -117,13 +112,4 @@ export function changesOf(before: Prediction | undefined, after: Prediction | un
     const partner = before?.top.find((one) => one.id === id);
     return partner ? [{ id, piece, before: of(partner), after: of(candidate), change: of(candidate) - of(partner) }] : [];
   });
-}
-
-/** The change of the probability of the token that follows, or of the likeliest one before; null where it is not listed after. */
-export function changeOfNext(trace: Manifest, before: Prediction, after: Prediction | undefined): Change | null {
-  const next = (isMasked(trace) ? null : before.actual) ?? before.top[0];
-  const partner = [after?.actual, ...after?.top ?? []].find((one) => one?.id === next?.id);
-  if (!next || !partner) return null;
-  const [was, is] = [next, partner].map((one) => Math.exp(one.log_prob)) as [number, number];
-  return { id: next.id, piece: next.piece, before: was, after: is, change: is - was };
 }

@@ -93,29 +93,22 @@ function kindOf(node: TraceNode): Kind {
 
 /** The groups of a trace, in order of computation. */
 export function attentionGroups(manifest: Manifest): AttentionGroup[] {
-  const groups = new Map<Kind, AttentionGroup>();
   const ids = new Set(manifest.nodes.map((node) => node.id));
-  for (const node of manifest.nodes) {
-    if (node.op !== "softmax" || node.layer === null || node.id.includes("@")) continue;
-    const kind = kindOf(node);
-    const axis = (name: string) => node.axes.find((one) => one.name === name);
-    if (!groups.has(kind)) {
-      const [title, meaning] = GROUPS[kind];
-      const queries = axis("token")?.stream ?? manifest.streams.at(-1)!.name;
-      groups.set(kind, { kind, title, meaning, layers: [], queries, keys: axis("key")?.stream ?? queries });
-    }
-    const mask = node.id.replace(/weights$/, "mask");
-    groups.get(kind)!.layers.push({
-      layer: node.layer, weights: node.id, mask: ids.has(mask) ? mask : null, nHeads: axis("head")?.size ?? 1,
+  const weights = manifest.nodes.filter((node) => node.op === "softmax" && node.layer !== null && !node.id.includes("@"));
+  return [...Map.groupBy(weights, kindOf)].map(([kind, nodes]) => {
+    const axis = (node: TraceNode, name: string) => node.axes.find((one) => one.name === name);
+    const [title, meaning] = GROUPS[kind], queries = axis(nodes[0]!, "token")?.stream ?? manifest.streams.at(-1)!.name;
+    const layers = nodes.map((node): AttentionLayer => {
+      const mask = node.id.replace(/weights$/, "mask");
+      return { layer: node.layer!, weights: node.id, mask: ids.has(mask) ? mask : null, nHeads: axis(node, "head")?.size ?? 1 };
     });
-  }
-  return [...groups.values()];
+    return { kind, title, meaning, layers, queries, keys: axis(nodes[0]!, "key")?.stream ?? queries };
+  });
 }
 
 /** A token along the rows or columns of a matrix. */
 export interface Label {
   text: string;
-  stream: StreamName;
   index: number; // position in the stream
   /** [BOS], [EOS], [PAD] …, which can be hidden. */
   special: boolean;
@@ -126,7 +119,7 @@ export interface Label {
 export function labelsOf(manifest: Manifest, name: StreamName): Label[] {
   const stream = manifest.streams.find((one) => one.name === name)!;
   return stream.pieces.map((piece, index) => ({
-    text: visible(piece), stream: name, index, special: stream.special[index]!, padding: stream.padding[index]!,
+    text: visible(piece), index, special: stream.special[index]!, padding: stream.padding[index]!,
   }));
 }
 

@@ -30,7 +30,11 @@ export interface Filtered {
 }
 
 export const NEUTRAL: SamplingParams = { temperature: 1, top_k: 0, top_p: 1, min_p: 0 };
-export const isNeutral = (sampling: SamplingParams): boolean => (Object.keys(NEUTRAL) as (keyof SamplingParams)[]).every((knob) => sampling[knob] === NEUTRAL[knob]);
+export const KNOBS = Object.keys(NEUTRAL) as (keyof SamplingParams)[];
+export const isNeutral = (sampling: SamplingParams): boolean => KNOBS.every((knob) => sampling[knob] === NEUTRAL[knob]);
+
+/** As the address holds them. */
+export const samplingText = (sampling: SamplingParams) => KNOBS.map((knob) => sampling[knob]).join(",");
 
 /** From all V logits of a position: `show` bars, the rest summed. */
 export function filterAll(logits: readonly number[], sampling: SamplingParams, suppressed: readonly number[], show: number): Filtered {
@@ -83,8 +87,9 @@ export function filterTop(
 
 const sum = (bars: readonly Bar[], field: "before" | "after"): number => bars.reduce((a, bar) => a + bar[field], 0);
 
-/** The sampling parameters that a trace was decoded with, which the Decode screen begins with. */
-export function samplingOf(manifest: Manifest): SamplingParams {
-  const { settings: { temperature, top_k, top_p, min_p }, kind } = manifest.decode;
-  return !hasSource(manifest) || kind === "sample" ? { temperature, top_k, top_p, min_p } : NEUTRAL;
+/** The sampling parameters in the address, else those that a trace was decoded with. */
+export function samplingOf({ decode: { settings: { temperature, top_k, top_p, min_p }, kind }, streams }: Manifest, text = ""): SamplingParams {
+  const given = text.split(",").map(Number);
+  if (given.length === KNOBS.length && given.every((x) => x >= 0)) return { temperature: given[0]!, top_k: given[1]!, top_p: given[2]! || 1, min_p: given[3]! };
+  return !hasSource({ streams }) || kind === "sample" ? { temperature, top_k, top_p, min_p } : NEUTRAL;
 }

@@ -67,16 +67,9 @@ export function tickText(tick: number): string {
 export const pathThrough = (points: readonly Point[], x: Scale, y: Scale) =>
   points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
 
-/** The index of the value nearest to another, in a list that rises. */
-export function nearestIndex(values: readonly number[], wanted: number): number {
-  let [low, high] = [0, values.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle]! < wanted) low = middle + 1;
-    else high = middle;
-  }
-  return low > 0 && wanted - values[low - 1]! <= values[low]! - wanted ? low - 1 : low;
-}
+/** The index of the value nearest to another. */
+export const nearestIndex = (values: readonly number[], wanted: number) =>
+  values.reduce((best, value, i) => (Math.abs(value - wanted) < Math.abs(values[best]! - wanted) ? i : best), 0);
 
 /** Seconds as "12 s", "3 min 20 s", "2 h 5 min". */
 export function duration(seconds: number): string {

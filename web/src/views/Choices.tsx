@@ -1,7 +1,6 @@
 /** Selection of one of several options, of a head, or of a position. */
 import type { VNode } from "preact";
-import { useEffect, useRef } from "preact/hooks";
-import { hoveredToken, route, setParams } from "../state/page";
+import { route, setParams } from "../state/page";
 import { palette } from "../state/settings";
 import { useValue } from "../state/signals";
 import { visible } from "../tensors/format";
@@ -34,7 +33,7 @@ export function selectedTokens({ nodes, streams }: Pick<Manifest, "nodes" | "str
   return pieces.length > LONG ? own.flatMap((one) => (one ? [Number(one)] : [])) : [];
 }
 
-export function Fold({ name, count, near, item }: { name: string; count: number; near: readonly number[]; item: (index: number) => VNode }) {
+function Fold({ name, count, near, item }: { name: string; count: number; near: readonly number[]; item: (index: number) => VNode }) {
   const opened = useValue(route, ({ params }) => params.unfold ?? "").split(".").filter(Boolean);
   const open = opened.includes(name);
   const toggle = () => setParams({ unfold: (open ? opened.filter((one) => one !== name) : [...opened, name]).join(".") || null });
@@ -50,7 +49,8 @@ export function Fold({ name, count, near, item }: { name: string; count: number;
 
 interface TokensProps {
   stream: Stream;
-  chosen?: number | null;
+  /** The selected tokens, around which a long text is not folded. */
+  selected?: readonly number[];
   onChoose?: (index: number) => void;
   /** A tint per token, on a signed or sequential scale of `limit` (largest magnitude, if absent). */
   weights?: ArrayLike<number>;
@@ -58,82 +58,55 @@ interface TokensProps {
   limit?: number;
   marks?: (string | null)[];
   label?: string;
-  /** Folds a long text, but for its ends and what is around these tokens. */
-  near?: readonly number[];
+  /** In the document and in the address, by default that of the stream. */
+  name?: string;
 }
 
+/** The tokens of a stream; of a long one its ends and what is around the selected tokens. */
 export function Tokens(props: TokensProps) {
-  const { stream, chosen = null, onChoose, weights, scale = "signed", marks, label, near } = props;
+  const { stream, selected = [], onChoose, weights, scale = "signed", marks, label, name = stream.name } = props;
   const limit = props.limit ?? Math.max(0, ...Array.from(weights ?? [], Math.abs));
-  const hovered = useValue(hoveredToken, (at) => (at?.stream === stream.name ? at.index : null));
   const colours = useValue(palette);
   const chip = (index: number) => {
-    const lit = hovered === index;
-    const names = ["token"];
-    if (stream.special[index]) names.push("token-special");
-    if (stream.unknown[index]) names.push("token-unknown");
-    if (stream.padding[index]) names.push("token-padding");
-    if (index < stream.n_given) names.push("token-given");
-    if (lit) names.push("token-lit");
+    const kinds = (["special", "unknown", "padding"] as const).filter((kind) => stream[kind][index]);
     const weight = weights?.[index];
-    const attributes = {
-      class: names.join(" "),
-      "data-token": index,
-      style: weight === undefined ? undefined : { backgroundColor: css(shade(weight, limit, scale, colours)) },
-      onMouseEnter: () => (hoveredToken.value = { stream: stream.name, index }),
-      onMouseLeave: () => (hoveredToken.value = null),
-    };
-    const content = (
-      <>
-        <bdi>{visible(stream.pieces[index])}</bdi>
-        {marks?.[index] && <small>{marks[index]}</small>}
-      </>
-    );
+    const Chip = onChoose ? "button" : "span";
     return (
       <li key={index}>
-        {onChoose ? (
-          <button
-            type="button" {...attributes} aria-pressed={chosen === index || !!near?.includes(index)} onClick={() => onChoose(index)}
-            onFocus={attributes.onMouseEnter} onBlur={attributes.onMouseLeave}
-          >
-            {content}
-          </button>
-        ) : (
-          <span {...attributes}>{content}</span>
-        )}
+        <Chip
+          class={["token", ...kinds.map((kind) => `token-${kind}`)].join(" ")} data-token={index}
+          style={weight === undefined ? undefined : { backgroundColor: css(shade(weight, limit, scale, colours)) }}
+          {...(onChoose && { type: "button", "aria-pressed": selected.includes(index), onClick: () => onChoose(index) })}
+        >
+          <bdi>{visible(stream.pieces[index])}</bdi>
+          {marks?.[index] && <small>{marks[index]}</small>}
+        </Chip>
       </li>
     );
   };
   return (
-    <ol class="tokens" data-stream={stream.name} aria-label={label ?? `Tokens of the ${stream.name}`}>
-      {near ? <Fold name={stream.name} count={stream.pieces.length} near={near} item={chip} /> : stream.pieces.map((_, index) => chip(index))}
+    <ol class="tokens" data-stream={name} aria-label={label ?? `Tokens of the ${stream.name}`}>
+      <Fold name={name} count={stream.pieces.length} near={selected} item={chip} />
     </ol>
   );
 }
 
-/** The generated tokens, coloured by probability, to select a step. */
-export function OutputTokens({ manifest, index, label, onStep }: { manifest: Manifest; index: number; label: string; onStep: (index: number) => void }) {
+/** Selects a prediction in the address; what was selected within another is forgotten. */
+export const choosePrediction = ({ predictions }: Manifest, index: number) => setParams({ position: predictions[index]?.position ?? 0, foil: null, erased: null, cell: null });
+
+/** The generated tokens, coloured by probability, to select a prediction. */
+export function OutputTokens({ manifest, index, label }: { manifest: Manifest; index: number; label: string }) {
   const { predictions } = manifest;
   const stream = outputStream(manifest);
-  // A generated end token is not an input of the model, so the stream lacks it.
-  const end = predictions.at(-1)?.actual;
-  const pieces = end && !isMasked(manifest) ? [...stream.pieces, end.piece] : stream.pieces;
-  const box = useRef<HTMLDivElement>(null);
-  const position = predictions[index]?.position ?? 0;
-  useEffect(() => {
-    const chip = box.current?.querySelector<HTMLElement>("[aria-pressed=true]");
-    if (chip && box.current) box.current.scrollTop = chip.offsetTop - box.current.offsetTop - 60;
-  }, [position, manifest.id]);
+  // What is predicted at the end is not an input of the model, so the stream lacks it.
+  const pieces = isMasked(manifest) ? stream.pieces : [...stream.pieces, predictions.at(-1)?.actual?.piece ?? "…"];
   const probabilities = new Array<number>(pieces.length).fill(0);
   for (const { actual, position: at } of predictions) if (actual) probabilities[predictedPosition(manifest, at)] = Math.exp(actual.log_prob);
   return (
-    <div class="written" ref={box}>
-      <Tokens
-        stream={{ ...stream, pieces }} chosen={predictedPosition(manifest, position)} label={label} scale="sequential" limit={3}
-        weights={probabilities}
-        onChoose={(token) => onStep(Math.max(0, predictions.findIndex((one) => predictedPosition(manifest, one.position) === token)))}
-      />
-    </div>
+    <Tokens
+      name="output" stream={{ ...stream, pieces }} selected={[predictedPosition(manifest, predictions[index]?.position)]} label={label} scale="sequential" limit={3} weights={probabilities}
+      onChoose={(token) => choosePrediction(manifest, Math.max(0, predictions.findIndex((one) => predictedPosition(manifest, one.position) === token)))}
+    />
   );
 }
 
@@ -159,27 +132,6 @@ export function Choices<T extends string>({ name, label, options, chosen, onChoo
 }
 
 /** Selects the head in the address. */
-export function HeadPicker({ heads, head }: { heads: number; head: number }) {
-  return (
-    <div class="heads" role="group" aria-label="Head">
-      <span class="small">Head</span>
-      {Array.from({ length: heads }, (_, h) => (
-        <button key={h} type="button" class="quiet" aria-pressed={h === head} onClick={() => setParams({ head: h })}>{h}</button>
-      ))}
-    </div>
-  );
-}
-
-/** Selects the position in the address. */
-export function PositionPicker({ trace, position }: { trace: Manifest; position: number }) {
-  const tokens = outputStream(trace);
-  return (
-    <div class="positions">
-      <p class="small">Predictions after the selected token</p>
-      <Tokens
-        stream={tokens} chosen={position} label="Position"
-        onChoose={(index) => setParams({ position: index, cell: null })}
-      />
-    </div>
-  );
-}
+export const HeadPicker = ({ heads, head }: { heads: number; head: number }) => (
+  <p class="row">Head <Choices name="head" label="Head" options={Array.from({ length: heads }, (_, h) => [`${h}`, `${h}`])} chosen={`${head}`} onChoose={(next) => setParams({ head: next })} /></p>
+);

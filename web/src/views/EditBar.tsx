@@ -13,6 +13,7 @@ import { describeEdit } from "../trace/edits";
 import { isMasked } from "../trace/generation";
 import type { Effect, Manifest } from "../types";
 import { Choices } from "./Choices";
+import { Form } from "./Parts";
 
 /** A button that adds an edit, or removes it; pressed: the part of the model works as it is. */
 export function Switch({ edit, label }: { edit: string; label: string }) {
@@ -122,16 +123,13 @@ function EditForm() {
   useEffect(() => {
     if (typed().every((edit) => after?.request.edits?.includes(edit))) field.current!.value = "";
   }, [after]);
-  const submit = (event: Event) => {
-    event.preventDefault();
-    const added = typed();
-    if (!added.length) return;
-    setEdits([...new Set([...edits.value, ...added])], other.current?.value || undefined);
+  const submit = () => {
+    if (typed().length) setEdits([...new Set([...edits.value, ...typed()])], other.current?.value || undefined);
   };
   return (
     <details class="edit-form">
       <summary>Change a number</summary>
-      <form onSubmit={submit}>
+      <Form class="row" send={submit}>
         <label>Edit <input id="edit" ref={field} spellcheck={false} autocomplete="off" placeholder="encoder.0.self.context[head:1]=0" /></label>
         <label>Second text, for =B <input ref={other} spellcheck={false} autocomplete="off" dir="auto" /></label>
         <button type="submit">Apply</button>
@@ -139,7 +137,7 @@ function EditForm() {
           A step, a part of it, and =0, =NUMBER, *NUMBER, =mean, =blocked, =skip, =B or =B[PART], as in encoder.0.state[token:1]=B[token:2].
           Indices count from 0, as in titles.
         </p>
-      </form>
+      </Form>
     </details>
   );
 }

@@ -4,12 +4,13 @@
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { useTensor } from "../state/resource";
+import { useMask, useTensor } from "../state/resource";
 import { palette } from "../state/settings";
 import { useValue } from "../state/signals";
 import { exact, number, visible } from "../tensors/format";
 import { css, drawHeat, shade } from "../tensors/heat";
 import { BLOCKED, type Grid, magnitude, mayAttend, type TensorValue, toGrid } from "../tensors/tensor";
+import type { Manifest } from "../types";
 import { useArrowKeys, useStableHeight } from "./interaction";
 
 type HeatScale = "signed" | "sequential";
@@ -57,7 +58,9 @@ interface MatrixProps {
   /** What a row and a column are: "token", "feature". */
   rowName?: string;
   colName?: string;
-  /** 0 for masked cells, which are hatched; one row is repeated. */
+  /** The trace, by default that which is shown. */
+  of?: Manifest;
+  /** 0 for masked cells, which are hatched; one row is repeated. By default that of the step. */
   mask?: TensorValue | null;
   /** Default: sequential if no value is negative. */
   scale?: HeatScale;
@@ -66,9 +69,6 @@ interface MatrixProps {
   /** Selected cell; by default local state. */
   cell?: readonly [number, number] | null;
   onSelect?: (row: number, col: number) => void;
-  onHover?: (row: number | null, col: number | null) => void;
-  /** Row to highlight. */
-  litRow?: number | null;
   /** Only the heat map, with this size in CSS pixels. */
   mini?: { width: number; height: number };
   /** Show numbers always (default) or on demand. */
@@ -78,9 +78,10 @@ interface MatrixProps {
 }
 
 export function Matrix(props: MatrixProps) {
-  const fetched = useTensor(props.value === undefined ? props.node : null, props.slice);
-  const value = props.value ?? fetched.value;
-  const { node, slice = "", mini, label } = props;
+  const { node, slice = "", mini, label, of } = props;
+  const fetched = useTensor(props.value === undefined ? node : null, slice, of);
+  const found = useMask(props.mask === undefined ? node : null, slice, of);
+  const value = props.value ?? fetched.value, mask = props.mask ?? found;
   const held = useStableHeight(!mini && !value && !fetched.error);
   const figure = held.ref;
   const refocus = useRef(false);
@@ -95,8 +96,8 @@ export function Matrix(props: MatrixProps) {
     <figure {...held} class={mini ? "matrix matrix-mini" : "matrix"} data-node={node} data-slice={slice} aria-label={mini ? undefined : label}>
       {fetched.error
         ? <p class="note">{fetched.error.message}</p>
-        : value ? (mini ? <Thumb grid={toGrid(value)} mask={props.mask ? toGrid(props.mask) : null} scale={props.scale ?? scaleOf(value)} {...mini} />
-        : <FullMatrix {...props} value={value} scale={props.scale ?? scaleOf(value)} limit={props.limit ?? magnitude(value.data)} />) : null}
+        : value ? (mini ? <Thumb grid={toGrid(value)} mask={mask && toGrid(mask)} scale={props.scale ?? scaleOf(value)} {...mini} />
+        : <FullMatrix {...props} value={value} mask={mask} scale={props.scale ?? scaleOf(value)} limit={props.limit ?? magnitude(value.data)} />) : null}
     </figure>
   );
 }
@@ -121,7 +122,7 @@ function labelWidth(labels: readonly string[] | undefined, room: number): number
 }
 
 function FullMatrix(props: MatrixData) {
-  const { value, mask, scale, limit, rowLabels, colLabels, onSelect, onHover } = props;
+  const { value, mask, scale, limit, rowLabels, colLabels, onSelect } = props;
   const { rows, cols } = toGrid(value);
   const canvas = useRef<HTMLCanvasElement>(null);
   const colours = useValue(palette);
@@ -143,14 +144,9 @@ function FullMatrix(props: MatrixData) {
     setOwn([row, col]);
     onSelect?.(row, col);
   };
-  const at = (event: MouseEvent): [number, number] => [
-    Math.min(rows - 1, Math.floor(event.offsetY / cellHeight)), Math.min(cols - 1, Math.floor(event.offsetX / cellWidth)),
-  ];
-  const width = labelled + cols * cellWidth;
   const always = props.numbers !== "toggle";
-  const beside = room - width > 430 && always;
   return (
-    <div ref={measure} class={beside ? "matrix-body matrix-beside" : "matrix-body"} style={{ "--labels": `${labelled}px` }}>
+    <div ref={measure} style={{ "--labels": `${labelled}px` }}>
       <Scroll class="matrix-scroll" label={`${props.label}: heat map`}>
         <div class="matrix-grid" aria-hidden="true">
           <div class="matrix-corner">
@@ -165,18 +161,12 @@ function FullMatrix(props: MatrixData) {
               </span>
             ))}
           </div>
-          <canvas
-            ref={canvas}
-            onClick={(event) => choose(...at(event))}
-            onMouseMove={(event) => onHover?.(...at(event))}
-            onMouseLeave={() => onHover?.(null, null)}
-          />
-          {props.litRow != null && props.litRow < rows && <span class="matrix-lit" style={{ height: `${cellHeight}px`, top: `${props.litRow * cellHeight}px` }} />}
+          <canvas ref={canvas} onClick={({ offsetX, offsetY }) => choose(Math.min(rows - 1, Math.floor(offsetY / cellHeight)), Math.min(cols - 1, Math.floor(offsetX / cellWidth)))} />
         </div>
         <Legend limit={limit} scale={scale} masked={Boolean(mask)} />
       </Scroll>
       {!always && <button type="button" class="quiet" aria-expanded={open} onClick={() => setOpen(!open)}>{open ? "Hide numbers" : "Show numbers"}</button>}
-      {(always || open) && <NumberGrid {...props} cell={cell} onSelect={choose} room={beside ? room - width - 40 : room} />}
+      {(always || open) && <NumberGrid {...props} cell={cell} onSelect={choose} room={room} />}
     </div>
   );
 }
@@ -254,7 +244,7 @@ function NumberGrid(props: MatrixData & { cell: readonly [number, number]; onSel
   const { value, cell, onSelect, rowLabels, colLabels, room, scale, label } = props;
   const { rows, cols } = toGrid(value);
   const { group, moved } = useArrowKeys(MOVES, ([down, across]) =>
-    onSelect(Math.max(0, Math.min(rows - 1, cell[0] + down)), Math.max(0, Math.min(cols - 1, cell[1] + across))));
+    onSelect(Math.max(0, Math.min(rows - 1, cell[0] + down)), Math.max(0, Math.min(cols - 1, cell[1] + across))), true);
   const colours = useValue(palette);
   const limit = magnitude(value.data);
   const shownRows = Math.min(rows, ROWS);
@@ -278,7 +268,7 @@ function NumberGrid(props: MatrixData & { cell: readonly [number, number]; onSel
             <tr key={r} aria-rowindex={top + r + 1}>
               {rows > 1 || rowLabels
                 ? <th scope="row"><bdi>{rowLabels ? visible(rowLabels[top + r]) : top + r}</bdi></th>
-                : <td class="numbers-none" />}
+                : <td />}
               {Array.from({ length: shownCols }, (_, c) => {
                 const [row, col] = [top + r, left + c];
                 const at = row * cols + col;
@@ -304,7 +294,7 @@ function NumberGrid(props: MatrixData & { cell: readonly [number, number]; onSel
           ))}
         </tbody>
       </table>
-      {(shownRows < rows || shownCols < cols) && <p class="numbers-more">{`${rows} × ${cols} in total; the arrow keys move the window.`}</p>}
+      {(shownRows < rows || shownCols < cols) && <p class="note">{`${rows} × ${cols} in total; the arrow keys move the window.`}</p>}
     </div>
   );
 }

@@ -1,14 +1,15 @@
 /** The form for the text to trace, and the answer of the model. */
-import type { TargetedKeyboardEvent } from "preact";
+import type { ComponentChildren, TargetedKeyboardEvent } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { busy, go, other, runFacts, source, text, trace as ask } from "../state/page";
+import { busy, go, manifest, other, runFacts, source, text, trace as ask, traceOther } from "../state/page";
 import { type ErrorMessage, useValue } from "../state/signals";
 import { capital, percent } from "../tensors/format";
 import { hasSource, isMasked, isNumber } from "../trace/generation";
 import type { Manifest } from "../types";
 import { Choices } from "./Choices";
+import { Form, Select } from "./Parts";
 
-export function submitOnEnter(event: TargetedKeyboardEvent<HTMLTextAreaElement>) {
+function submitOnEnter(event: TargetedKeyboardEvent<HTMLTextAreaElement>) {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
   event.currentTarget.form?.requestSubmit();
@@ -23,16 +24,10 @@ export function TextForm() {
   useEffect(() => {
     area.current!.value = asked; // before the trace arrives, to keep what is typed meanwhile
   }, [asked]);
-  const submit = () => area.current && ask({ text: area.current.value });
+
   const examples = facts?.examples ?? [];
   return (
-    <form
-      class="text-form" aria-label="Text"
-      onSubmit={(event) => {
-        event.preventDefault();
-        submit();
-      }}
-    >
+    <Form class="text-form" aria-label="Text" send={() => area.current && ask({ text: area.current.value })}>
       <label class="visually-hidden" for="text">Text to trace</label>
       <textarea
         id="text" data-role="text" ref={area} rows={2} readOnly={!source.live} dir="auto" spellcheck={false}
@@ -40,7 +35,7 @@ export function TextForm() {
         onKeyDown={submitOnEnter}
       />
       {source.live && (
-        <div class="text-actions">
+        <div class="row">
           <button type="submit" data-role="trace" disabled={waits}>{waits ? "Tracing …" : "Trace"}</button>
           {examples.length > 1 && (
             <button
@@ -52,7 +47,28 @@ export function TextForm() {
           )}
         </div>
       )}
-    </form>
+    </Form>
+  );
+}
+
+/** The field for a second text. */
+export function OtherText({ label, given = "", children }: { label: string; given?: string; children?: ComponentChildren }) {
+  const area = useRef<HTMLTextAreaElement>(null);
+  const waits = useValue(busy) !== null;
+  useEffect(() => {
+    area.current!.value = given;
+  }, [given]);
+  return (
+    <Form class="text-form compare-form" send={() => area.current!.value && traceOther({ ...manifest.value?.request, target: undefined, prefix: undefined, text: area.current!.value })}>
+      <label>
+        <span class="note">{label}</span>
+        <textarea data-role="other-text" ref={area} rows={2} dir="auto" spellcheck={false} onKeyDown={submitOnEnter} />
+      </label>
+      <div class="row">
+        <button type="submit" data-role="compare" disabled={waits}>Compare</button>
+        {children}
+      </div>
+    </Form>
   );
 }
 
@@ -87,11 +103,10 @@ export function Answer({ trace }: { trace: Manifest }) {
         />
       )}
       {source.live && trace.labels && (
-        <label>
-          Shown <select data-role="label" value={trace.labels.each[trace.labels.shown]!.name} onChange={({ currentTarget }) => ask({ ...trace.request, label: currentTarget.value })}>
-            {[...trace.labels.each].sort((a, b) => b.threshold! && b.probability - a.probability).map(({ name, probability }) => <option key={name} value={name}>{name} {percent(probability)}</option>)}
-          </select>
-        </label>
+        <Select
+          label="Shown" value={trace.labels.each[trace.labels.shown]!.name} onChoose={(label) => ask({ ...trace.request, label })} attributes={{ "data-role": "label" }}
+          options={[...trace.labels.each].sort((a, b) => b.threshold! && b.probability - a.probability).map(({ name, probability }) => [name, `${name} ${percent(probability)}`])}
+        />
       )}
       {!source.live && alone && <p class="note">A saved page shows what was traced. To trace other texts, open the run with glassformer explain.</p>}
     </section>
