@@ -61,16 +61,18 @@ def same(found, expected):
     assert [h.log_prob for h in found] == pytest.approx([total for _, total, _ in expected], abs=1e-4)
 
 
+@pytest.mark.row("3.7", "5.7", "5c")
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_equals_a_naive_search_without_shortcuts(data, toy, search, naive_beam):
+    """A beam of one is the greedy choice; a text ends with its end token, or is cut and says so."""
     beam_size = data.draw(st.integers(1, 6))
     config = {
         "beam_size": beam_size,
         "n_best": data.draw(st.integers(1, beam_size)),
         "length_penalty": data.draw(st.sampled_from([0.0, 0.6, 1.0, 1.5, -0.5])),
     }
-    limits = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=12))
+    limits = data.draw(st.lists(st.integers(1, 9), max_size=12))
     vocab_size = data.draw(st.integers(4, 9))
     prefixes = [data.draw(st.lists(st.integers(3, vocab_size - 1), max_size=min(2, limit))) for limit in limits]
     table = toy.random_table(data.draw(st.integers(0, 10**6)), len(limits), vocab_size)
@@ -100,16 +102,13 @@ def test_a_cut_hypothesis_ranks_below_a_finished_one(toy, search):
     table = torch.zeros(1, 5, 5, 5)
     table[..., 3] = 8.0  # a loop of 3s is nearly certain, EOS is not
     (found,), _ = search(table, [6], beam_size=4, n_best=4)
-    assert [h.finished for h in found] == [True] * sum(h.finished for h in found) + [False] * sum(
-        not h.finished for h in found
-    )
+    finished = [h.finished for h in found]
+    assert finished == sorted(finished, reverse=True) and finished[0]
     cut = next(h for h in found if not h.finished)
-    assert cut.ids == [3] * 6
-    assert cut.score > found[0].score
-    assert found[0].finished
+    assert cut.ids == [3] * 6 and cut.score > found[0].score
 
 
-def test_done_sentences_leave_the_batch(toy, search):
+def test_done_sentences_leave_the_batch_and_a_search_stops_as_soon_as_nothing_can_win(toy, search):
     table = torch.zeros(16, 5, 5, 5)
     table[..., 3] = 5.0
     table[:8, ..., toy.EOS] = 20.0  # half of them end at once, by far the best they can do
@@ -117,33 +116,19 @@ def test_done_sentences_leave_the_batch(toy, search):
     assert decoder.rows_seen == [16, *[8 * 2] * 9]
     assert [hypotheses[0].ids for hypotheses in found[:8]] == [[]] * 8
     assert all(len(hypotheses[0].ids) >= 9 for hypotheses in found[8:])
-
-
-def test_stops_as_soon_as_nothing_can_win(toy, search):
-    table = torch.full((1, 6, 6, 6), -3.0)
-    table[..., toy.EOS] = 10.0
-    (found,), decoder = search(table, [1000], beam_size=4, length_penalty=0.0)
-    assert found[0].ids == [] and found[0].finished
-    assert len(decoder.rows_seen) == 1
+    (found,), decoder = search(table[:1], [1000], beam_size=4, length_penalty=0.0)
+    assert found[0].ids == [] and found[0].finished and len(decoder.rows_seen) == 1
 
 
 def test_ties_are_decided_in_the_same_way_every_time(search):
     alone, _ = search(torch.zeros(1, 50, 50, 50), [4], beam_size=3, n_best=3)
-    batch, _ = search(torch.zeros(9, 50, 50, 50), [4] * 9, beam_size=3, n_best=3)
-    assert batch == alone * 9
+    assert search(torch.zeros(9, 50, 50, 50), [4] * 9, beam_size=3, n_best=3)[0] == alone * 9
     greedy, _ = search(torch.zeros(1, 50, 50, 50) - torch.eye(50)[2], [4], beam_size=1)
     assert greedy[0][0].ids == [3, 3, 3, 3]  # the lowest id that may be written
 
 
-def test_nothing_to_search_for(search):
-    assert search(torch.zeros(0, 5, 5, 5), [])[0] == []
-
-
-def test_a_prefix_without_a_meaning_is_refused(search):
+def test_what_cannot_be_searched_is_refused(search):
     with pytest.raises(UsageError, match="prefix 0 holds a BOS, EOS or padding id"):
         search(torch.zeros(1, 5, 5, 5), [3], [[2]])
-
-
-def test_nan_is_an_error_and_not_a_translation(search):
     with pytest.raises(DivergedError, match="NaN"):
         search(torch.full((1, 5, 5, 5), torch.nan), [3], beam_size=2)

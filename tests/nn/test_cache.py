@@ -11,16 +11,10 @@ from glassformer.nn.attention import FIRST_CAPACITY, DecoderCache, KVCache, posi
 @for_each("chunks", [[1] * 100, [FIRST_CAPACITY, 1, 1], [200, 1, 300], [3, 40, 2]])
 def test_what_is_appended_is_read_back_whole(chunks: list[int]) -> None:
     cache, k, v = KVCache(), torch.randn(2, 3, sum(chunks), 4), torch.randn(2, 3, sum(chunks), 4)
-    start = 0
-    for n in chunks:
-        end = start + n
-        keys, values = cache.append(k[:, :, start:end], v[:, :, start:end])
-        assert cache.length == end
-        assert torch.equal(keys, k[:, :, :end])
-        assert torch.equal(values, v[:, :, :end])
-        start = end
-    assert torch.equal(cache.keys, k)
-    assert torch.equal(cache.values, v)
+    for keys, values in zip(k.split(chunks, dim=2), v.split(chunks, dim=2), strict=True):
+        found = cache.append(keys, values)
+        assert torch.equal(found[0], k[:, :, : cache.length]) and torch.equal(found[1], v[:, :, : cache.length])
+    assert torch.equal(cache.keys, k) and torch.equal(cache.values, v)
 
 
 def test_it_grows_by_doubling_and_not_at_every_step() -> None:
@@ -59,9 +53,7 @@ def test_hypotheses_and_sentences_are_selected_apart() -> None:
 
 
 def test_positions_go_on_where_the_cache_ends() -> None:
-    cache = DecoderCache(1)
-    device = torch.device("cpu")
-    assert positions_of(3, None, device).tolist() == [[0, 1, 2]]
-    assert positions_of(3, cache, device).tolist() == [[0, 1, 2]]
+    cache, device = DecoderCache(1), torch.device("cpu")
+    assert positions_of(3, None, device).tolist() == positions_of(3, cache, device).tolist() == [[0, 1, 2]]
     cache.layers[0][0].append(torch.zeros(1, 1, 4, 1), torch.zeros(1, 1, 4, 1))
     assert positions_of(2, cache, device).tolist() == [[4, 5]]

@@ -21,25 +21,19 @@ def table(longest: int = 4, special: int = 0) -> HashedNgramEmbedding:
 
 
 def test_equal_n_grams_have_equal_rows_and_each_length_rows_of_its_own() -> None:
-    ids = torch.tensor([[9, 7, 8, 9, 1, 6, 7, 8, 9]])
-    numbers = table().lookup_ids(ids, 9)
+    numbers = table().lookup_ids(torch.tensor([[9, 7, 8, 9, 1, 6, 7, 8, 9]]), 9)
     assert numbers.shape == (1, 9, 3)
     assert numbers[0, 3, :2].tolist() == numbers[0, 8, :2].tolist()  # 8 9 and 7 8 9
     assert numbers[0, 3, 2] != numbers[0, 8, 2]  # 9 7 8 9 and 6 7 8 9
-    lengths = torch.arange(3)
-    there = numbers > 0
-    assert ((numbers - 1).div(ROWS, rounding_mode="floor") == lengths)[there].all()
+    assert ((numbers - 1).div(ROWS, rounding_mode="floor") == torch.arange(3))[numbers > 0].all()
 
 
-def test_an_n_gram_that_would_begin_before_the_text_has_no_row() -> None:
+def test_an_n_gram_that_begins_before_the_text_or_holds_a_special_token_has_no_row() -> None:
+    none, two, three = [False] * 3, [True, False, False], [True, True, False]
     there = table().lookup_ids(torch.tensor([[0, 3, 0, 3, 0]]), 5) > 0
-    assert there[0].tolist() == [[False] * 3, [True, False, False], [True, True, False], [True] * 3, [True] * 3]
-
-
-def test_an_n_gram_with_a_special_token_has_no_row() -> None:
+    assert there[0].tolist() == [none, two, three, [True] * 3, [True] * 3]
     there = table(special=5).lookup_ids(torch.tensor([[6, 7, 4, 8, 9, 5]]), 6) > 0
-    none = [False] * 3
-    assert there[0].tolist() == [none, [True, False, False], none, none, [True, False, False], [True, True, False]]
+    assert there[0].tolist() == [none, two, none, none, two, three]
 
 
 def test_the_last_ones_are_those_of_the_whole() -> None:
