@@ -26,14 +26,6 @@ def translate(toy, model, sources, config=BEAM, **options):
     return translate_ids(model, sources, config, (toy.PAD, toy.BOS, toy.EOS), **options)
 
 
-def log_prob_of(model, toy, source, ids):
-    """Of a whole translation, end included, in one pass over all of it."""
-    with torch.inference_mode():
-        logits = model(torch.tensor([source]), torch.tensor([[toy.BOS, *ids]]))[0]
-    output = logits.log_softmax(-1)
-    return sum(output[i, token].item() for i, token in enumerate([*ids, toy.EOS]))
-
-
 def test_the_mean_is_of_probabilities_not_of_logits() -> None:
     sure, unsure = torch.tensor([[4.0, 0.0]]), torch.tensor([[0.0, 1.0]])
     mean = mean_logits([sure, unsure]).exp()
@@ -43,10 +35,11 @@ def test_the_mean_is_of_probabilities_not_of_logits() -> None:
 def test_a_search_finds_what_one_pass_finds_as_likely(toy, translators) -> None:
     for source, found in zip(s := toy.sentences(3, 8), translate(toy, translators, s), strict=True):
         assert len(found) == 3
-        for hypothesis in found:
-            if hypothesis.finished:
-                expected = log_prob_of(translators, toy, source, hypothesis.ids)
-                assert hypothesis.log_prob == pytest.approx(expected, abs=1e-3)
+        for h in (h for h in found if h.finished):
+            with torch.inference_mode():
+                logits = translators(torch.tensor([source]), torch.tensor([[toy.BOS, *h.ids]]))[0]
+            total = logits.log_softmax(-1)[torch.arange(len(h.ids) + 1), [*h.ids, toy.EOS]].sum()
+            assert h.log_prob == pytest.approx(float(total), abs=1e-3)
 
 
 def test_language_models_write_the_likeliest_of_the_mean(toy) -> None:

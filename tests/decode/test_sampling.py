@@ -69,12 +69,6 @@ def test_draws_follow_the_filtered_softmax(config):
     assert chi_square < 24.3  # 99.9% quantile at 7 degrees of freedom
 
 
-def test_log_prob_is_the_model_s_own():
-    logits = torch.randn(50, 9, generator=torch.Generator().manual_seed(0))
-    token, log_prob = sample_tokens(logits, DecodeConfig(temperature=0.3, top_k=2), numbers(0, 50))
-    assert torch.equal(log_prob, logits.log_softmax(-1)[torch.arange(50), token])
-
-
 @for_each("temperature", [0.0, 1e-300])
 def test_no_temperature_is_greedy(temperature):
     logits = torch.randn(50, 9, generator=torch.Generator().manual_seed(1))
@@ -125,8 +119,8 @@ def test_prompts_of_unequal_length_give_what_they_give_alone(toy):
     assert any(h.finished for h in together) and not all(h.finished for h in together)
 
 
-def test_log_prob_and_score_are_of_what_was_written(toy):
-    table, config = toy.random_table(1, 6, 7), DecodeConfig(length_penalty=1.0)
+def test_log_prob_and_score_are_the_model_s_own_of_what_was_written(toy):
+    table, config = toy.random_table(1, 6, 7), DecodeConfig(length_penalty=1.0, temperature=0.5, top_k=3)
     found = sample(toy.TableDecoder(table), [[toy.BOS]] * 6, config, limits=[8] * 6, rows=range(6), eos=toy.EOS)
     for i, h in enumerate(found):
         text = h.ids + [toy.EOS] * h.finished

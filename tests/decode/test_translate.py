@@ -7,14 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.uncached import recompute
+from tests.decode.uncached import recompute
 
 from glassformer.config import DecodeConfig
 from glassformer.data.batches import length_buckets
-from glassformer.data.corpus import RaggedArray
-from glassformer.decode.incremental import TranslationDecoder
 from glassformer.decode.jobs import translate_ids
-from glassformer.decode.search import Hypothesis, beam_search
+from glassformer.decode.search import Hypothesis
 from glassformer.errors import UsageError
 from glassformer.text.long_text import length_limit
 
@@ -72,36 +70,17 @@ def test_batch_size_and_order_change_nothing(toy, model, translate, way, monkeyp
     assert_same(translate(model, sources, **way), expected)
 
 
-def test_batch_size_does_not_change_samples(toy, translate, monkeypatch):
+def test_a_sample_is_that_of_its_place_whatever_the_batch(toy, translate, monkeypatch):
+    """A stream of the same sentence has other samples in every place, also beyond the first piece."""
     sources, config = toy.sentences(2, 14), {"sample": True, "n_best": 3, "temperature": 1.2}
     model = toy.translator()
     whole = translate(model, sources, **config)
     assert translate(model, sources, decode_seed=1, **config) != whole
-    monkeypatch.setattr("glassformer.decode.jobs.MAX_TOKENS", 1)
-    assert_same(translate(model, sources, **config), whole)
-
-
-def test_sources_can_be_handed_over_in_pieces(toy, translate):
-    """A stream of the same sentence has other samples in every place, also beyond the first piece."""
-    sources, config = toy.sentences(2, 14), {"sample": True, "n_best": 2}
-    model = toy.translator()
-    whole = translate(model, sources, **config)
     rest = translate(model, sources[1:], {"first_row": 1}, **config)
     assert_same(translate(model, sources[:1], **config) + rest, whole)
     assert translate(model, sources[1:], **config) != rest
-
-
-def test_more_padding_changes_nothing(toy, model):
-    sources, config = toy.sentences(3, 6), DecodeConfig(beam_size=3, n_best=2)
-    padded, real = RaggedArray.from_lists(sources).padded(np.arange(len(sources)), toy.PAD)
-    src, mask = torch.from_numpy(padded), None if real.all() else torch.from_numpy(real)
-    found = []
-    for extra in (0, 7):
-        more = torch.nn.functional.pad(src, (0, extra), value=5)  # whatever the padding holds
-        with torch.no_grad():
-            decoder = TranslationDecoder(model, more, torch.nn.functional.pad(mask, (0, extra)))
-            found.append(beam_search(decoder, [9] * 6, config, bos=toy.BOS, eos=toy.EOS, pad=toy.PAD))
-    assert_same(*found)
+    monkeypatch.setattr("glassformer.decode.jobs.MAX_TOKENS", 1)
+    assert_same(translate(model, sources, **config), whole)
 
 
 def test_log_prob_is_what_the_model_says_of_the_whole_text(toy, model, translate):
@@ -129,20 +108,15 @@ def test_prefixes(toy, model, translate, monkeypatch):
 def test_limits(toy, model, translate):
     for (h,) in translate(model, toy.sentences(7, 10), beam_size=2, max_new_tokens=3):
         assert len(h.ids) + h.finished <= 3
-    longest = [[5] * model.max_len]
-    assert len(translate(model, longest, beam_size=2)[0][0].ids) <= model.max_len
-    assert length_limit(10, 256, 256) == 40
-    assert length_limit(200, 256, 300) == 256
-    assert length_limit(10, 256, 7) == 7
+    assert len(translate(model, [[5] * model.max_len], beam_size=2)[0][0].ids) <= model.max_len
+    assert [length_limit(*sizes) for sizes in ((10, 256, 256), (200, 256, 300), (10, 256, 7))] == [40, 256, 7]
 
 
 def test_empty_sources_have_empty_translations(toy, translate):
-    model = toy.translator()
-    assert translate(model, []) == []
-    nothing = [Hypothesis([], 0.0, 0.0, True)]
-    found = translate(model, [[], [5, 6], []], beam_size=2)
-    assert (found[0], found[2]) == (nothing, nothing)
-    assert_same([found[1]], translate(model, [[5, 6]], beam_size=2))
+    model, nothing = toy.translator(), [Hypothesis([], 0.0, 0.0, True)]
+    first, some, last = translate(model, [[], [5, 6], []], beam_size=2)
+    assert first == last == nothing and translate(model, []) == []
+    assert_same([some], translate(model, [[5, 6]], beam_size=2))
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -156,14 +130,12 @@ def test_dropout_is_off_while_decoding_and_the_mode_comes_back(toy, translate, t
     assert model.training == training
 
 
-def test_prefixes_are_not_for_samples(toy, translate):
+def test_what_cannot_be_translated_is_refused(toy, translate):
+    model = toy.translator()
     with pytest.raises(UsageError, match="not with sampling"):
-        translate(toy.translator(), [[5]], {"prefixes": [[5]]}, sample=True)
-
-
-def test_a_source_beyond_the_model_is_named(toy, translate):
+        translate(model, [[5]], {"prefixes": [[5]]}, sample=True)
     with pytest.raises(UsageError, match="source 1 has 33 tokens, and the model reads at most 32"):
-        translate(toy.translator(), [[5], [5] * 33])
+        translate(model, [[5], [5] * 33])
 
 
 @settings(deadline=None)
@@ -181,8 +153,8 @@ def test_batches_hold_every_source_once_within_budget(lengths, max_tokens):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["greedy", "beam", "sample"])
-def test_processes_write_what_one_does(toy, model, translate, way, monkeypatch):
-    sources = [*toy.sentences(0, 9), [], *toy.sentences(3, 5)]
+def test_processes_write_what_one_does(toy, translate, way, monkeypatch):
+    model, sources = toy.translator(), [*toy.sentences(0, 9), [], *toy.sentences(3, 5)]
     alone = translate(model, sources, **way)
     monkeypatch.setattr("glassformer.decode.jobs.n_workers_for", lambda *_: 3)
     assert_same(translate(model, sources, **way), alone)

@@ -43,12 +43,10 @@ def test_learns_to_copy_and_to_reverse(rule: str, positions: str) -> None:
         train=TrainConfig(epochs=8, max_tokens=256, lr=4e-3, warmup=0.1, validate_every=4, precision="fp32"),
         decode=DecodeConfig(beam_size=1, max_new_tokens=16),
     )
-    data = TextData(split(2500), split(100), split(100))
-    run = small_run(config, data)
+    run = small_run(config, TextData(split(2500), split(100), split(100)))
     assert run.task.metric == "exact_match", "answers of one word are right or wrong"
     state = run.new_state()
-    reports = run.run(state)
-    assert reports[-1].valid is not None
-    assert reports[-1].valid["exact_match"] >= 0.97
-    beam = run.task.evaluate(state.model, data.test or data.valid, replace(config.decode, beam_size=4))
+    valid = run.run(state)[-1].valid
+    assert valid is not None and valid["exact_match"] >= 0.97
+    beam = run.task.evaluate(state.model, run.context.data.test, replace(config.decode, beam_size=4))
     assert beam["exact_match"] >= 0.95
