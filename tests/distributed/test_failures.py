@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from tests.distributed.test_several_processes import curve, ended, new_run, rows, saved, start, torchrun
+from tests.distributed.together import environment_of
 from tests.helpers.crashing import FullDisk
 from tests.helpers.forking import Command
-from tests.helpers.together import environment_of
 
 from glassformer import distributed
 from glassformer.training import loop

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.helpers.together import (
+from tests.distributed.together import (
     differ,
     diverge,
     mixed_devices,

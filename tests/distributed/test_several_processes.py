@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from tests.api.test_end_to_end import write_reviews
+from tests.distributed.together import environment_of, free_port
 from tests.helpers.forking import Command, until
-from tests.helpers.together import environment_of, free_port
 
 from glassformer.runs.folder import PAUSE, Control, ControlFile, RunFolder
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.distributed.together import begin, together
 from tests.helpers.small import small
 from tests.helpers.small_runs import SMALL, write_table
-from tests.helpers.together import begin, together
 
 import glassformer
 from glassformer.config import TrainConfig
