@@ -61,7 +61,7 @@ def terminate_in_validation() -> None:
     """SIGTERM reaches the last process alone, while it validates for the first time."""
     score = loop.validation_scores
 
-    def terminated(context: RunContext, *args: Any) -> dict[str, float]:
+    def terminated(context: Any, *args: Any) -> dict[str, float]:
         if context.group.world_size > 1 and context.group.rank == context.group.world_size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
         return score(context, *args)

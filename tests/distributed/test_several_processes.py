@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -186,32 +185,6 @@ def test_a_lost_process_ends_the_others_with_a_sentence(lost: int, tmp_path: Pat
     for rank in {0, 1, 2} - {lost}:
         assert output[rank].count("error: another process of this run was lost") == 1, output
         assert f"glassformer train --resume {tmp_path / 'cut'}" in output[rank]
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_the_run_goes_on_to_the_curve_it_would_have_had(tmp_path: Path) -> None:
-    [alone] = start(tmp_path, 1, *new_run(tmp_path, "whole"))
-    assert alone.wait(180)[0] == 0
-    rng, out = random.Random(0), tmp_path / "cut"
-    for _ in range(6):
-        size = rng.choice([2, 3])
-        processes = start(tmp_path, size, *new_run(tmp_path, "cut", "--auto-resume"))
-        time.sleep(rng.uniform(0.5, 6.0))
-        processes[lost := rng.randrange(size)].send(signal.SIGKILL)
-        time.sleep(0.1)
-        for process in processes:  # as torchrun does: one that still waits for the dead to come would wait on
-            if process.returncode is None:
-                process.send(signal.SIGTERM)
-        codes, output = ended(processes, 60)
-        assert {code for rank, code in enumerate(codes) if rank != lost} <= {0, 6, 143, -signal.SIGTERM}, (
-            codes,
-            output,
-        )
-    codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "cut", "--auto-resume")))
-    assert codes == [0, 0], output
-    for name, values in curve(tmp_path, "whole").items():
-        assert curve(tmp_path, "cut")[name] == pytest.approx(values, rel=1e-5), name
-    assert not list(out.rglob(".tmp-*"))
 
 
 def torchrun(tmp_path: Path, size: int, *arguments: str) -> subprocess.Popen[str]:
