@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.helpers.for_each import for_each
-from tests.helpers.small import small, small_run
+from tests.helpers.small import small, small_run, without_dropout
 
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.splits import Split, TextData
@@ -19,9 +19,7 @@ def test_overfits_a_small_batch(task: str) -> None:
     run = small(task, n=12, max_tokens=256)
     batch = run.batch(run.batches()[0])
     state = run.new_state()
-    for module in state.model.modules():
-        if hasattr(module, "p"):
-            module.p = 0.0  # no dropout: by heart
+    without_dropout(state.model)
     losses = [run.update(state, [batch], 3e-3)[0] for _ in range(250)]
     assert losses[0] > 0.5
     assert losses[-1] < 0.05

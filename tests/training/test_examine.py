@@ -70,12 +70,15 @@ def test_units_that_are_silent_are_counted() -> None:
     assert found.at == "encoder.0.ff" and found.numbers["share"] == before.dead["encoder.0.ff"]
 
 
-def test_gelu_has_no_dead_units() -> None:
+def test_what_cannot_be_looked_at_is_said() -> None:
     config = config_of("classify")
     run = small_run(replace(config, model=replace(config.model, activation="gelu")), data_of("classify"))
     seen = activity_of(run.new_state().model, run.task, run.context.valid)
     with pytest.raises(NotMade, match="ReLU"):
         list(examine.dead_units(seen))
+    for check in (examine.scores, examine.heads, examine.dead_units):
+        with pytest.raises(NotMade):
+            list(check(Activity()))
 
 
 def activity(score: float = 10.0, shares: tuple[float, ...] = (0.5,) * 4, dead: float = 0.0) -> Activity:
@@ -105,12 +108,6 @@ def test_the_grade_of_scores(score: float, grade: str | None) -> None:
 )
 def test_heads(score: float, shares: tuple[float, ...], is_found: bool) -> None:
     assert bool(list(examine.heads(activity(score, shares)))) == is_found
-
-
-def test_what_cannot_be_looked_at_is_said() -> None:
-    for check in (examine.scores, examine.heads, examine.dead_units):
-        with pytest.raises(NotMade):
-            list(check(Activity()))
 
 
 def record_of(run: Any, loss: float, **more: Any) -> RunRecord:
@@ -182,23 +179,21 @@ def test_a_damaged_model_is_found(place: str) -> None:
     assert place in {finding.place for finding in examined(model).findings}
 
 
-def test_a_matrix_that_is_missing_in_the_log_was_not_trained() -> None:
-    run = small("lm")
+@pytest.mark.parametrize("frozen_layers", [0, 1])
+def test_a_matrix_that_is_missing_in_the_log_was_not_trained_unless_the_settings_freeze_it(frozen_layers: int) -> None:
+    run = small("classify", frozen_layers=frozen_layers)
     model = run.new_state().model
-    names = [name for name, p in model.named_parameters() if p.dim() > 1]
-    everything = record_of(run, 1.0, update_ratios=dict.fromkeys(names, 0.1))
-    assert list(examine.frozen(everything, model)) == []
-    [found] = examine.frozen(record_of(run, 1.0, update_ratios=dict.fromkeys(names[1:], 0.1)), model)
-    assert (found.grade, found.at, found.numbers["n"]) == ("stop", names[0], 1)
-    model.requires_grad_(False)  # as it may be after such a training
-    assert len(list(examine.frozen(record_of(run, 1.0, update_ratios=dict.fromkeys(names[1:], 0.1)), model))) == 1
+    everything = [name for name, p in model.named_parameters() if p.dim() > 1]
+    if frozen_layers:
+        freeze(model, 1)
+    names = [name for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1]
+    assert 0 < len(names) < len(everything) + (not frozen_layers)
 
+    def frozen(trained: list[str]) -> list[Any]:
+        record = record_of(run, 1.0, update_ratios=dict.fromkeys(trained, 0.1))
+        return list(examine.frozen(record, run.new_state().model.requires_grad_(False)))  # as it may be afterwards
 
-def test_a_matrix_that_the_settings_freeze_is_not_missed() -> None:
-    run = small("classify", frozen_layers=1)
-    model = run.new_state().model
-    freeze(model, 1)
-    trained = [name for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1]
-    assert 0 < len(trained) < sum(p.dim() > 1 for p in model.parameters())
-    of = record_of(run, 1.0, update_ratios=dict.fromkeys(trained, 0.1))
-    assert list(examine.frozen(of, run.new_state().model)) == []
+    assert frozen(names) == frozen(everything) == []
+    if not frozen_layers:
+        [found] = frozen(names[1:])
+        assert (found.grade, found.at, found.numbers["n"]) == ("stop", names[0], 1)
