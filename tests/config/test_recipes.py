@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tomllib
 import typing
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -33,6 +34,7 @@ from glassformer.config.recipes import (
     recipe_names,
 )
 from glassformer.errors import UsageError
+from glassformer.tasks import TASKS
 
 SECTIONS = {"data": DataConfig, "text": TextConfig, "model": ModelConfig, "train": TrainConfig, "decode": DecodeConfig}
 ALL_SECTIONS = TABLES
@@ -240,7 +242,7 @@ IMDB = load_recipe("imdb")
         (Config(data=DataConfig(limit=0)), {}, "data.limit must be a whole number in", ""),
         (Config(task="sing"), {}, "task must be one of classify, translate, lm", ""),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_cannot_be_set_is_refused(base: Config, overrides: dict, message: str, hint: str) -> None:
     """As is a configuration that was made in Python, when it is used."""
