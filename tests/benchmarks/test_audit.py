@@ -15,17 +15,13 @@ TABLE: dict[str, Any] = json.loads(OUT.read_text(encoding="utf-8"))
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "audit-your-data.md"
 
 
-def test_the_guide_has_the_numbers_of_the_table() -> None:
+def test_the_guide_has_the_numbers_of_the_table_and_faults_that_can_be_learned_are_listed() -> None:
     text = GUIDE.read_text(encoding="utf-8")
+    assert {*TABLES} < {*TABLE}
     for name, row in TABLE.items():
         shares = f"{100 * row['recall']:.0f}% / {100 * row['precision']:.0f}%"
         assert f"| {name} | {row['injected']:,} in {row['examples']:,} | {shares} | {row['clean']:,} |" in text, name
-
-
-def test_faults_that_can_be_learned_are_listed() -> None:
-    assert {*TABLES} < {*TABLE}
-    for name in TABLE.keys() - {"emotion", "irony"}:
-        assert TABLE[name]["recall"] > 0.75 and TABLE[name]["precision"] > 0.75, name
+        assert name in ("emotion", "irony") or min(row["recall"], row["precision"]) > 0.75, name
     assert TABLE["irony"]["listed"] < 0.01 * TABLE["irony"]["examples"], "where nothing can be learned little is listed"
 
 
