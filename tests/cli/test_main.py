@@ -6,20 +6,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
 from glassformer import errors
 from glassformer.cli import main as module
 
+ERRORS = "GlassformerError UsageError DataError CheckpointError DivergedError ResourceError Interrupted".split()
 CASES = [
-    (errors.GlassformerError("x"), 1),
-    (errors.UsageError("x"), 2),
-    (errors.DataError("x"), 3),
-    (errors.CheckpointError("x"), 4),
-    (errors.DivergedError("x"), 5),
-    (errors.ResourceError("x"), 6),
-    (errors.Interrupted("x"), 130),
+    *((getattr(errors, name)("x"), code) for name, code in zip(ERRORS, [1, 2, 3, 4, 5, 6, 130], strict=True)),
     (errors.Interrupted("x", exit_code=143), 143),
     (KeyboardInterrupt(), 130),
     (MemoryError(), 6),
@@ -39,16 +35,10 @@ CASES = [
 def test_every_error_ends_in_its_exit_code(
     error: BaseException, code: int, cli: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(arguments: list[str]) -> int:
-        raise error
-
-    monkeypatch.setattr(module, "_dispatch", fail)
+    monkeypatch.setattr(module, "_dispatch", mock.Mock(side_effect=error))
     message = cli("train")
-    assert message.code == code
-    assert message.out == ""
-    assert "Traceback" not in message.err
-    if code not in (0, 130, 143):
-        assert message.err.startswith("error: ")
+    assert message.code == code and message.out == "" and "Traceback" not in message.err
+    assert code in (0, 130, 143) or message.err.startswith("error: ")
     assert ("bug" in message.err) == (code == 1 and not isinstance(error, errors.GlassformerError))
 
 

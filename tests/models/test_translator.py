@@ -82,6 +82,14 @@ def test_cached_equals_uncached_with_any_beam(chunks, beam, positions, seed) -> 
     torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
 
 
+def test_the_output_bias_is_added_to_each_logit() -> None:
+    model, ids = model_of(output_bias=True), torch.tensor([[1, 2, 3]])
+    before = model(ids, ids)
+    with torch.no_grad():
+        model.output_bias += torch.arange(20.0)
+    torch.testing.assert_close(model(ids, ids), before + torch.arange(20.0))
+
+
 def test_sentences_leave_and_hypotheses_change_places() -> None:
     model = model_of()
     src, real = torch.randint(20, (3, 5)), torch.arange(5) < torch.tensor([5, 3, 4])[:, None]

@@ -10,7 +10,7 @@ from tests.helpers.copying import copy, copy_decoder_layer, copy_encoder_layer, 
 from tests.helpers.for_each import for_each
 from torch import nn
 
-from glassformer.nn.attention import DecoderCache, Mask, MultiHeadAttention
+from glassformer.nn.attention import Mask, MultiHeadAttention
 from glassformer.nn.layers import FeedForward, Layer, LayerNorm, Residual, Stack
 
 D, H, F = 12, 3, 20
@@ -72,20 +72,3 @@ def test_residual_drops_out_the_sublayer_alone(pre_norm: bool) -> None:
     assert set(added.flatten().round(decimals=3).tolist()) == {0.0, 6.0}
     half.eval()
     torch.testing.assert_close(half(x, lambda y: torch.full_like(y, 3.0)) - x, torch.full_like(x, 3.0))
-
-
-@for_each("cached", [True, False])
-def test_decoder_shares_a_sentences_memory_in_its_beam(cached: bool) -> None:
-    """Rows of a sentence, adjacent, attend to that sentence's memory as if it were repeated for each."""
-    decoder = Stack([layer(pre_norm=True, cross=True) for _ in range(2)], LayerNorm(D)).eval()
-    memory, x = torch.randn(2, 6, D), torch.randn(6, 4, D)
-    causal, mask = Mask.of(causal=(4, 4)), Mask.of(padding_mask=REAL)
-    for_each = Mask.of(padding_mask=REAL.repeat_interleave(3, 0))
-    repeated = decoder(x, causal, memory=memory.repeat_interleave(3, 0), memory_mask=for_each)
-    if cached:
-        cache = DecoderCache(2)
-        steps = [decoder(x[:, t : t + 1], cache=cache, memory=memory, memory_mask=mask) for t in range(4)]
-        shared = torch.cat(steps, dim=1)
-    else:
-        shared = decoder(x, causal, memory=memory, memory_mask=mask)
-    torch.testing.assert_close(shared, repeated, atol=1e-5, rtol=1e-5)

@@ -80,25 +80,6 @@ def test_heads_that_do_not_divide_the_width_are_refused() -> None:
         MultiHeadAttention(8, 3)
 
 
-@for_each("rotary", [True, False])
-@for_each("chunks", [[1] * 7, [3, 1, 3], [7]])
-def test_a_cache_changes_nothing(rotary: bool, chunks: list[int]) -> None:
-    m = MultiHeadAttention(8, 2).eval()
-    x = torch.randn(2, 7, 8)
-
-    def rotation(start: int, end: int) -> Rotation | None:
-        return Rotation.at(torch.arange(start, end)[None], 4) if rotary else None
-
-    whole = m(x, mask=Mask.of(causal=(7, 7)), rotation=rotation(0, 7))
-    cache, parts, start = KVCache(), [], 0
-    for n in chunks:
-        part = x[:, start : start + n]
-        mask = Mask.of(causal=(n, start + n))
-        parts.append(m(part, mask=mask, rotation=rotation(start, start + n), cache=cache))
-        start += n
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-6, rtol=1e-5)
-
-
 def test_rotary_positions_are_relative() -> None:
     """Queries and keys are turned alike: the same text further on in a book is attended to in the same way."""
     m, x = MultiHeadAttention(8, 2).eval(), torch.randn(2, 6, 8)

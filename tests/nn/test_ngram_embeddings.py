@@ -8,9 +8,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from glassformer.config import ModelConfig
-from glassformer.models import LanguageModel
-from glassformer.nn.attention import DecoderCache
 from glassformer.nn.ngram_embeddings import HashedNgramEmbedding
 
 ROWS = 1000
@@ -34,12 +31,6 @@ def test_an_n_gram_that_begins_before_the_text_or_holds_a_special_token_has_no_r
     assert there[0].tolist() == [none, two, three, [True] * 3, [True] * 3]
     there = table(special=5).lookup_ids(torch.tensor([[6, 7, 4, 8, 9, 5]]), 6) > 0
     assert there[0].tolist() == [none, two, none, none, two, three]
-
-
-def test_the_last_ones_are_those_of_the_whole() -> None:
-    ids = torch.randint(50, (2, 9))
-    whole = table()
-    assert torch.equal(whole.lookup_ids(ids, 2), whole.lookup_ids(ids, 9)[:, -2:])
 
 
 def test_rows_are_shared_no_more_often_than_by_chance() -> None:
@@ -74,22 +65,3 @@ def test_some_are_left_out_in_training_and_the_sum_stays_in_the_mean() -> None:
     assert whole[:, 2:].eq(2.0).all()
     ngrams.train()
     assert ngrams(ngrams.batch_of(ids, 100))[:, 2:].mean().item() == pytest.approx(2.0, abs=0.1)
-
-
-def test_a_model_with_untrained_n_grams_answers_as_one_without() -> None:
-    ids = torch.randint(20, (2, 9))
-    config = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
-    plain = LanguageModel(config, 20, 40).eval()
-    config = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0, max_ngram=3)
-    with_ngrams = LanguageModel(config, 20, 40).eval()
-    missing = with_ngrams.load_state_dict(plain.state_dict(), strict=False)
-    assert missing.missing_keys == ["ngrams.weight"]
-    torch.testing.assert_close(with_ngrams(ids), plain(ids))
-
-
-def test_recent_ids_go_with_their_rows() -> None:
-    cache, ids = DecoderCache(1), torch.arange(12).view(2, 6)
-    assert cache.append_ids(ids[:, :1], 2).tolist() == [[0], [6]]
-    assert torch.equal(cache.append_ids(ids[:, 1:4], 2), ids[:, :4])
-    cache.select(torch.tensor([1, 0, 1]))
-    assert torch.equal(cache.append_ids(ids[[1, 0, 1], 4:], 2), ids[[1, 0, 1], 2:])

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.helpers.crashing import every_crash
 from tests.helpers.hostile import peak_bytes
 from torch import Tensor
 
@@ -71,23 +70,6 @@ def test_round_trip(tmp_path: Path) -> None:
     assert all(torch.equal(loaded[name], w) for name, w in weights().items())
     assert (folder / "tokenizer.json").read_bytes() == TOKENIZER["tokenizer.json"]
     assert (folder / "README.md").read_text("utf-8").startswith("# A model")
-
-
-@pytest.mark.parametrize("how", [{}, {"torn": True}, {"power_cut": True}], ids=["kill", "torn", "power cut"])
-def test_whatever_operation_it_dies_after_a_model_is_whole_or_not_there(tmp_path: Path, how: dict[str, bool]) -> None:
-    found = []
-    for folder, completed in every_crash(
-        tmp_path, lambda f: save(f / "model", seed=0), lambda f: save(f / "model", seed=1), **how
-    ):
-        if (folder / "model").exists():
-            loaded = load(folder / "model")[1]["head.weight"]
-            found.append(next(s for s in (0, 1) if torch.equal(loaded, weights(s)["head.weight"])))
-        assert not completed or found[-1] == 1
-        save(folder / "model", seed=2)
-        assert torch.equal(load(folder / "model")[1]["head.weight"], weights(2)["head.weight"])
-        assert [p.name for p in folder.iterdir()] == ["model"]
-    assert found == sorted(found)
-    assert set(found) == {0, 1}
 
 
 # Tokenizer and model
