@@ -269,7 +269,7 @@ def _rendezvous(n: int) -> ProcessGroup:
             raise ResourceError(message, "give the same command again") from met[0]
         hint = "start it with torchrun and a --master-port that is free, the same line on every machine"
         raise UsageError(f"the {n} processes of this run cannot meet: {reason}", hint) from met[0]
-    return ProcessGroup(*met, int(os.environ.get("LOCAL_RANK", "0")))
+    return ProcessGroup(met[0], met[1], int(os.environ.get("LOCAL_RANK", "0")))
 
 
 def _meet(met: list[Any]) -> None:
