@@ -81,16 +81,15 @@ def test_bad_input_is_one_sentence_and_writes_nothing(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["audit", "lm", "--train-file", "a.txt"], "texts with answers, not those of lm"),
-        (["audit", "imdb"], "files of texts with answers, not those of classify (imdb)"),
-        (["audit", "classify", "--train-file", "a.csv", "--out", "r.txt"], "the report is a new CSV"),
-        (["audit", "classify", "imdb"], "takes check|audit|show RECIPE; 3 came"),
-        (["audit"], "data takes check|audit|show RECIPE; 1 came"),
-        (["check", "classify", "--train-file", "a.csv", "--out", "r.csv"], "data check writes no file"),
+        ("audit lm --train-file a.txt", "texts with answers, not those of lm"),
+        ("audit imdb", "files of texts with answers, not those of classify (imdb)"),
+        ("audit classify --train-file a.csv --out r.txt", "the report is a new CSV"),
+        ("audit classify imdb", "takes check|audit|show RECIPE; 3 came"),
+        ("check classify --train-file a.csv --out r.csv", "data check writes no file"),
     ],
 )
-def test_what_is_no_audit_is_refused(words: list[str], text: str, cli: Callable) -> None:
-    message = cli("data", *words)
+def test_what_is_no_audit_is_refused(words: str, text: str, cli: Callable) -> None:
+    message = cli("data", *words.split())
     assert message.code == 2 and text in message.err
 
 

@@ -8,6 +8,7 @@ import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.helpers.tiny_runs import Runs
@@ -102,7 +103,7 @@ def test_what_cannot_be_shown(cli: Callable, runs: Runs, tmp_path: Path, words: 
 def test_it_serves_until_ctrl_c(runs: Runs) -> None:
     """In a process of its own: the address on stdout opens the page, Ctrl-C ends it well."""
     command = [sys.executable, "-m", "glassformer", "explain", str(runs.classify), "--no-browser", "--port", "0"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, **pipes) as process:
         try:
             address = process.stdout.readline().strip()

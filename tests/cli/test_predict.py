@@ -81,20 +81,6 @@ def test_empty_and_broken_stdin(cli: Callable, runs: Runs) -> None:
     assert "stdin:2: expected UTF-8, found byte 0xff" in broken.err
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (["--top-p", "0"], 2, "--top-p must be a number in (0, 1]"),
-        (["--temperature", "-1"], 2, "--temperature"),
-        (["--beam", "3"], 2, "did you mean '--beam-size'?"),
-    ],
-    ids=str,
-)
-def test_bad_options(cli: Callable, runs: Runs, options: list[str], code: int, message: str) -> None:
-    outcome = cli("predict", runs.lm, "In", *options)
-    assert outcome.code == code and message in outcome.err and outcome.out == ""
-
-
 def test_another_precision_answers_and_is_named_with_a_score(cli: Callable, runs: Runs) -> None:
     found = []
     for name in ("fp32", "bf16"):

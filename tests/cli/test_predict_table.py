@@ -6,8 +6,6 @@ import csv
 import gzip
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from tests.helpers.pretrained import bert_folder
 from tests.helpers.tiny_runs import SMALL, Runs
 
 from glassformer.cli import use
-from glassformer.data.answered_table import TableWriter
+from glassformer.data.answered_table import TableWriter, scan_table
 
 N = 600
 """Rows, in groups of 256 that are answered together."""
@@ -128,30 +126,13 @@ def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
     assert row["vector"] == pytest.approx(json.loads(answer)["vector"], abs=1e-6)
 
 
-@pytest.mark.slow
-def test_an_exported_model_answers_without_torch(runs: Runs, cli: Callable, table: Path, tmp_path: Path) -> None:
-    exported = tmp_path / "exported"
-    assert cli("export", runs.classify, exported, "--to", "onnx").code == 0
-    arguments = ["predict-table", str(exported), str(table), str(tmp_path / "out.csv")]
-    code = f"import sys; from glassformer.cli.main import main; code = main({arguments!r})"
-    command = [sys.executable, "-c", f"{code}; sys.exit(code or 'torch' in sys.modules)"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    cli("predict-table", runs.classify, table, tmp_path / "run.csv")
-    assert [row["label"] for row in rows_of(tmp_path / "out.csv")] == [
-        row["label"] for row in rows_of(tmp_path / "run.csv")
-    ]
-
-
 def test_an_interrupted_table_leaves_nothing(
     runs: Runs, cli: Callable, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, seen = TableWriter.append, list[int]()
+    append = TableWriter.append
 
     def interrupted(self: TableWriter, rows: Any) -> None:
-        seen.append(len(rows))
-        if len(seen) == 2:
-            signal.raise_signal(signal.SIGINT)
+        monkeypatch.setattr(TableWriter, "append", lambda *_: signal.raise_signal(signal.SIGINT))
         append(self, rows)
 
     monkeypatch.setattr(TableWriter, "append", interrupted)
@@ -162,16 +143,12 @@ def test_an_interrupted_table_leaves_nothing(
 def test_a_table_that_changes_in_between_is_noticed(
     runs: Runs, cli: Callable, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from glassformer.data import answered_table
-
-    scan = answered_table.scan_table
-
     def scan_and_change(*arguments: Any) -> Any:
-        found = scan(*arguments)
+        found = scan_table(*arguments)
         table.write_bytes(table.read_bytes() + b'7,"one more",\n')
         return found
 
-    monkeypatch.setattr(answered_table, "scan_table", scan_and_change)
+    monkeypatch.setattr("glassformer.data.answered_table.scan_table", scan_and_change)
     done = cli("predict-table", runs.classify, table, table.with_name("out.csv"))
     assert done.code == 3 and "changed while it was read" in done.err and not table.with_name("out.csv").exists()
 

@@ -123,17 +123,6 @@ class FullDisk(Disk):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-class WatchedDisk(Disk):
-    """Writes down what is done to which path: "write", "sync" or "rename" (to it)."""
-
-    def __init__(self) -> None:
-        self.log: list[tuple[str, Path]] = []
-
-    def before(self, what: str, path: Path, more: Any = None) -> None:
-        if what in ("write", "sync", "rename"):
-            self.log.append((what, more if what == "rename" else path))
-
-
 def every_crash(
     root: Path,
     prepare: Callable[[Path], object],

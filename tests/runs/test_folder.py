@@ -20,7 +20,6 @@ from glassformer.report.findings import diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Evaluation, SplitRecord, StepMetrics
-from glassformer.tasks import Task
 from glassformer.tasks.encoder import Classify
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training import trainer
@@ -63,17 +62,10 @@ def test_states_and_values(tmp_path: Path) -> None:
 def test_a_kill_while_an_incomplete_start_is_removed_leaves_one(
     n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, unlink, calls = begun(tmp_path), Path.unlink, list[Path]()
+    folder, unlink, left = begun(tmp_path), Path.unlink, [1] * n
     folder.config.unlink()
-
-    def killed(path: Path, missing_ok: bool = False) -> None:
-        calls.append(path)
-        if len(calls) > n:
-            raise KeyboardInterrupt
-        unlink(path, missing_ok)
-
-    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Path, "unlink", killed)
+    with monkeypatch.context() as patch, suppress(IndexError):
+        patch.setattr(Path, "unlink", lambda path, missing_ok=False: (left.pop(), unlink(path, missing_ok)))
         folder.remove_incomplete_start()
     folder.remove_incomplete_start()
     folder.check_new()
@@ -154,17 +146,15 @@ def test_a_kill_while_evaluating_costs_no_model_and_what_is_missing_alone_is_mad
 def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = RunFolder(tmp_path / "run")
-    loss_sum, calls = Classify.loss_sum, []
+    folder, loss_sum, calls = RunFolder(tmp_path / "run"), Classify.loss_sum, list[int]()
 
-    def broken(self: Task, model: Any, batch: Any, label_smoothing: float = 0.0) -> torch.Tensor:
+    def broken(*args: Any) -> torch.Tensor:
         calls.extend([1] * folder.metrics.is_file())  # not those of the look ahead
-        return loss_sum(self, model, batch, label_smoothing) * (math.nan if len(calls) > 2 else 1.0)
+        return loss_sum(*args) * (math.nan if len(calls) > 2 else 1.0)
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(DivergedError) as caught:
         patch.setattr(Classify, "loss_sum", broken)
-        with pytest.raises(DivergedError) as caught:
-            glassformer.train("classify", out=folder.path, adversarial=0.0, **settings)
+        glassformer.train("classify", out=folder.path, adversarial=0.0, **settings)
     at = folder.read_divergence()
     assert at is not None and at.step == 3 and at.message == caught.value.message and "step 3 " in at.message
     (finding, *_) = diagnose(load_run_record(folder.path)).findings

@@ -151,7 +151,7 @@ def test_a_configuration_of_another_model_is_refused(tmp_path: Path, change: Cal
     ids=str,
 )
 def test_every_honest_model_passes(tmp_path: Path, options: dict[str, Any]) -> None:
-    config = ModelConfig(**{"n_layers": 1, "d_model": 8, "n_heads": 2} | options)
+    config = ModelConfig(**dict[str, Any](n_layers=1, d_model=8, n_heads=2) | options)
     models = {"classify": TextClassifier(config, 20, 5, 12), "translate": Translator(config, 20, 13)}
     for task, model in (models | {"lm": LanguageModel(config, 20, 12)}).items():
         tensors = {name: p.detach() for name, p in model.named_parameters()}

@@ -86,28 +86,26 @@ def activity(score: float = 10.0, shares: tuple[float, ...] = (0.5,) * 4, dead: 
 
 
 @pytest.mark.parametrize(
-    ("score", "grade"), [(199.0, None), (201.0, "look"), (999.0, "look"), (1001.0, "stop"), (math.inf, "stop")]
-)
-def test_the_grade_of_scores(score: float, grade: str | None) -> None:
-    found = list(examine.scores(activity(score)))
-    assert [f.grade for f in found] == ([grade] if grade else [])
-    if found:
-        assert found[0].at == "a" and found[0].numbers["head"] == 1 and found[0].numbers["largest"] == score
-
-
-@pytest.mark.parametrize(
-    ("score", "shares", "is_found"),
+    ("check", "score", "shares", "grade"),
     [
-        (10.0, (0.01,) * 4, False),  # sharp heads can be right
-        (210.0, (0.01,) * 4, True),
-        (210.0, (0.5,) * 4, False),
-        (1.0, (0.9995, 0.9995, 0.5, 0.5), True),
-        (1.0, (0.9995, 0.5, 0.5, 0.5), False),
-        (1.0, (0.99,) * 4, False),  # they may pool
+        ("scores", 199.0, (0.5,) * 4, None),
+        ("scores", 201.0, (0.5,) * 4, "look"),
+        ("scores", 999.0, (0.5,) * 4, "look"),
+        ("scores", 1001.0, (0.5,) * 4, "stop"),
+        ("scores", math.inf, (0.5,) * 4, "stop"),
+        ("heads", 10.0, (0.01,) * 4, None),  # sharp heads can be right
+        ("heads", 210.0, (0.01,) * 4, "look"),
+        ("heads", 210.0, (0.5,) * 4, None),
+        ("heads", 1.0, (0.9995, 0.9995, 0.5, 0.5), "look"),
+        ("heads", 1.0, (0.9995, 0.5, 0.5, 0.5), None),
+        ("heads", 1.0, (0.99,) * 4, None),  # they may pool
     ],
 )
-def test_heads(score: float, shares: tuple[float, ...], is_found: bool) -> None:
-    assert bool(list(examine.heads(activity(score, shares)))) == is_found
+def test_the_grade_of_scores_and_heads(check: str, score: float, shares: tuple[float, ...], grade: str | None) -> None:
+    found = list(getattr(examine, check)(activity(score, shares)))
+    assert [f.grade for f in found] == [grade] * (grade is not None)
+    if found and check == "scores":
+        assert found[0].at == "a" and found[0].numbers["head"] == 1 and found[0].numbers["largest"] == score
 
 
 def record_of(run: Any, loss: float, **more: Any) -> RunRecord:

@@ -57,7 +57,7 @@ def test_frozen_layers_keep_their_weights_also_where_a_run_is_resumed(
     n: int, options: dict[str, Any], base: Path, tmp_path_factory: Any
 ) -> None:
     out = tmp_path_factory.mktemp("frozen")
-    settings = SIZED | {"steps": 3, "lr": 0.05, "save_every": 2, "train_file": str(base / "table.csv")}
+    settings: Any = SIZED | {"steps": 3, "lr": 0.05, "save_every": 2, "train_file": str(base / "table.csv")}
     settings |= {"frozen_layers": n, "init_from": str(base / "run")} | options
     before = dict(glassformer.load(base / "run").model.named_parameters())
     run = glassformer.train("classify", out=out / "run", **settings)
@@ -133,7 +133,7 @@ def test_a_run_that_another_kind_of_model_begins_says_what_is_random(
     tokenizer.write_text(tokenizer.read_text(encoding="utf-8").replace("<mask>", "m"), encoding="utf-8")
     begin = str(glassformer.import_model(tmp_path / "source", tmp_path / "llama").path)
     settings: dict[str, Any] = {"init_from": begin, "steps": 1, "threads": 1}
-    data = {"train_file": str(texts(tmp_path, ("pos", "neg")))}
+    data: Any = {"train_file": str(texts(tmp_path, ("pos", "neg")))}
     run = glassformer.train("classify", out=tmp_path / "run", **settings | data)
     assert run is not None and run.config.train.word_mask_prob == 0.0
     assert "begin at random" in caplog.text and "a language model, has none like them" in caplog.text

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,73 +26,15 @@ STEPS = 40
 SETTINGS: dict[str, Any] = {"threads": 1, "deterministic": True, "epochs": None, "seed": 3, "validate_every": 1000}
 
 
-class Watcher(threading.Thread):
-    """Reads the log of a training, as one who watches does, and asks for the next thing when a pause is logged there.
+class Clock:
+    """Stands for the time of a training: each wait of a pause takes a hundred seconds, and one who watches answers.
 
     Args:
-        folder: the run. answers: what to ask at each pause, in turn.
+        folder: the run. answers: what is asked at the second wait of each pause, in turn.
     """
 
     def __init__(self, folder: RunFolder, answers: list[Control | Callable[[], None]]) -> None:
-        super().__init__(daemon=True)
-        self.folder, self.answers, self.seen = folder, answers, list[int]()
-
-    def paused_after(self) -> int | None:
-        lines = self.folder.metrics.read_bytes().splitlines() if self.folder.metrics.exists() else []
-        last = json.loads(lines[-1]) if lines else {}
-        return last["step"] if last.get("paused") else None
-
-    def run(self) -> None:
-        deadline = time.monotonic() + 60
-        for answer in self.answers:
-            while (step := self.paused_after()) is None or step in self.seen:
-                if time.monotonic() > deadline:
-                    return
-                time.sleep(0.005)
-            self.seen.append(step)
-            time.sleep(2 * trainer.PAUSE_SECONDS)  # it stays paused
-            assert self.paused_after() == step
-            answer() if callable(answer) else ControlFile(self.folder.control).write(answer)
-
-
-def run(out: Path, table: Path, answers: list[Any], **more: Any) -> tuple[list[StepMetrics], Watcher]:
-    """Train, asking for a pause after the third step; what comes then is the watcher's."""
-    folder, reports = RunFolder(out), list[StepMetrics]()
-    watcher = Watcher(folder, answers)
-
-    def on_step(report: StepMetrics) -> None:
-        reports.append(report)
-        if answers:  # who follows a training may draw random numbers
-            torch.manual_seed(report.step)
-            random.seed(0)
-            np.random.seed(0)
-        if report.step == 3 and answers:
-            ControlFile(folder.control).write(PAUSE)
-
-    watcher.start()
-    try:
-        train("classify", out=out, on_step=on_step, train_file=str(table), steps=STEPS, **SMALL, **SETTINGS, **more)
-    finally:
-        watcher.join(60)
-    return reports, watcher
-
-
-def test_pauses_and_random_numbers_of_who_follows_change_no_bit(tmp_path: Path) -> None:
-    table = write_table(tmp_path)
-    plain, _ = run(tmp_path / "plain", table, [], dropout=0.5)
-    paused, watcher = run(tmp_path / "paused", table, [Control(until=7), GO_ON], dropout=0.5)
-    assert watcher.seen == [4, 7], "after the step in which it was asked, and three single steps later"
-    assert [report.step for report in paused if report.paused] == [4, 7]
-    assert [report.loss for report in paused] == [report.loss for report in plain]
-    weights = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("plain", "paused")]
-    assert weights[0] == weights[1]
-    assert not (tmp_path / "paused" / "control.json").exists(), "removed at the end"
-
-
-class Clock:
-    """A clock on which each look takes a millisecond, and each wait of a pause a hundred seconds."""
-
-    now = 0.0
+        self.folder, self.answers, self.seen, self.now = folder, answers, list[int](), 0.0
 
     def perf_counter(self) -> float:
         self.now += 0.001
@@ -103,18 +42,48 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         self.now += 100.0
-        time.sleep(seconds)
+        last = self.folder.read_metrics()[-1]
+        assert last.paused
+        if last.step not in self.seen:
+            self.seen.append(last.step)  # it stays paused
+            return
+        answer = self.answers.pop(0)
+        answer() if callable(answer) else ControlFile(self.folder.control).write(answer)
 
 
-def test_the_time_of_a_pause_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(loop, "time", clock)
-    monkeypatch.setattr(trainer, "time", clock)
-    reports, watcher = run(tmp_path / "run", write_table(tmp_path), [GO_ON])
-    assert watcher.seen == [4] and clock.now > 200
-    assert reports[-1].seconds < 10
-    logged = RunFolder(tmp_path / "run").read_metrics()
-    assert [row.paused for row in logged[:5]] == [False, False, False, True, False]
+def run(out: Path, table: Path, answers: list[Any], **more: Any) -> tuple[list[StepMetrics], Clock]:
+    """Train, asking for a pause after the third step, and drawing random numbers then, as who follows it may."""
+    folder, reports = RunFolder(out), list[StepMetrics]()
+    clock = Clock(folder, [*answers])
+
+    def on_step(report: StepMetrics) -> None:
+        reports.append(report)
+        if answers:
+            torch.manual_seed(report.step)
+            random.seed(0)
+            np.random.seed(0)
+        if report.step == 3 and answers:
+            ControlFile(folder.control).write(PAUSE)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (loop, trainer):
+            patch.setattr(module, "time", clock)
+        train("classify", out=out, on_step=on_step, train_file=str(table), steps=STEPS, **SMALL, **SETTINGS, **more)
+    return reports, clock
+
+
+def test_pauses_and_random_numbers_of_who_follows_change_no_bit(tmp_path: Path) -> None:
+    """And the time of a pause is not counted."""
+    table = write_table(tmp_path)
+    plain, _ = run(tmp_path / "plain", table, [], dropout=0.5)
+    paused, clock = run(tmp_path / "paused", table, [Control(until=7), GO_ON], dropout=0.5)
+    assert clock.seen == [4, 7], "after the step in which it was asked, and three single steps later"
+    assert [row.step for row in RunFolder(tmp_path / "paused").read_metrics() if row.paused] == [4, 7]
+    assert [report.loss for report in paused] == [report.loss for report in plain]
+    weights = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("plain", "paused")]
+    assert weights[0] == weights[1]
+    assert clock.now > 400 and paused[-1].seconds < 10
+    assert not (tmp_path / "paused" / "control.json").exists(), "removed at the end"
 
 
 def test_a_stop_ends_a_training_as_ctrl_c_and_finish_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,8 +126,8 @@ def test_a_stop_ends_a_training_as_ctrl_c_and_finish_do(tmp_path: Path, capsys: 
 
 def test_a_stop_and_a_signal_end_a_pause_too(tmp_path: Path) -> None:
     folder, table = RunFolder(tmp_path / "run"), write_table(tmp_path)
-    _, watcher = run(folder.path, table, [Control(stop=True)])
-    assert watcher.seen == [4] and folder.finished and len(folder.read_metrics()) == 4
+    _, clock = run(folder.path, table, [Control(stop=True)])
+    assert clock.seen == [4] and folder.finished and len(folder.read_metrics()) == 4
     with pytest.raises(Interrupted) as stopped:
         run(tmp_path / "other", table, [lambda: signal.raise_signal(signal.SIGTERM)])
     assert stopped.value.exit_code == 128 + signal.SIGTERM and RunFolder(tmp_path / "other").checkpoints.is_dir()

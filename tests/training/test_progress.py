@@ -8,6 +8,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from tests.helpers.small_runs import SMALL, Killed, kill_at, write_table
@@ -96,49 +97,31 @@ def test_a_long_translation_says_how_far_it_is(
 STEPS = SMALL | {"steps": 9, "save_every": 4, "validate_every": 100, "threads": 1}
 
 
-class Writer:
-    """A stand-in for TensorBoard's writer, which keeps what it is given."""
-
-    made: list[Writer]
-
-    def __init__(self, folder: str, purge_step: int | None) -> None:
-        self.folder, self.purge_step, self.closed = folder, purge_step, False
-        self.sent: dict[int, dict[str, float]] = {}
-        Writer.made.append(self)
-
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        self.sent.setdefault(step, {})[name] = value
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@pytest.fixture
-def writers(monkeypatch: pytest.MonkeyPatch) -> list[Writer]:
-    package = ModuleType("tensorboard")
-    package.__spec__ = ModuleSpec("tensorboard", None)
-    monkeypatch.setitem(sys.modules, "tensorboard", package)
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
-    monkeypatch.setattr(Writer, "made", [], raising=False)
-    return Writer.made
-
-
 def test_event_files_hold_what_is_logged_and_a_resumed_run_continues_them(
-    writers: list[Writer], tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = STEPS | {"train_file": write_table(tmp_path), "tensorboard": True}
+    package, made = ModuleType("tensorboard"), list[mock.Mock]()
+    package.__spec__ = ModuleSpec("tensorboard", None)
+    writer = SimpleNamespace(
+        SummaryWriter=lambda *given, **more: made.append(mock.Mock(given=(*given, more))) or made[-1]
+    )
+    monkeypatch.setitem(sys.modules, "tensorboard", package)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", writer)
+    settings: Any = STEPS | {"train_file": write_table(tmp_path), "tensorboard": True}
     with pytest.raises(Killed):
         glassformer.train("classify", out=tmp_path / "run", on_step=kill_at(6), **settings)
     glassformer.resume(tmp_path / "run")
-    begun, resumed = writers
-    assert begun.folder == resumed.folder == str(tmp_path / "run" / "tensorboard") and begun.closed and resumed.closed
-    assert (begun.purge_step, resumed.purge_step) == (None, 5), "steps since the checkpoint are done again"
-    assert [*begun.sent] == [*range(1, 7)] and [*resumed.sent] == [*range(5, 10)]
-    sent = begun.sent | resumed.sent
+    # The steps since the checkpoint are done again.
+    folder = str(tmp_path / "run" / "tensorboard")
+    assert [each.given for each in made] == [(folder, {"purge_step": None}), (folder, {"purge_step": 5})]
+    assert all(each.close.called for each in made)
+    calls = [[call.args for call in each.add_scalar.call_args_list] for each in made]
+    assert [{step for *_, step in each} for each in calls] == [{*range(1, 7)}, {*range(5, 10)}]
+    sent = {(name, step): value for each in calls for name, value, step in each}
     for line in (tmp_path / "run" / "metrics.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
-        assert sent[row["step"]]["loss"] == row["loss"]
-        assert sent[row["step"]].keys() >= {"lr", "grad_norm"} | {f"valid/{name}" for name in row.get("valid", {})}
+        names = ["lr", "grad_norm", *(f"valid/{name}" for name in row.get("valid", {}))]
+        assert sent["loss", row["step"]] == row["loss"] and all((name, row["step"]) in sent for name in names)
 
 
 def test_a_missing_package_is_named() -> None:

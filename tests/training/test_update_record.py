@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -86,22 +87,13 @@ def test_the_share_that_was_clipped_is_that_of_the_norms_since_the_last() -> Non
 
 def test_the_share_of_time_spent_making_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that making a batch advances by 3 and a step by 1."""
-    now = 0.0
-    made, stepped = loop.local_batches, loop.optimizer_step
+    now = [0.0]
 
-    def make(*args: object) -> object:
-        nonlocal now
-        now += 3.0
-        return made(*args)  # pyright: ignore[reportArgumentType]
+    def taking(seconds: float, work: Any) -> Any:
+        return lambda *args: (now.append(now[-1] + seconds), work(*args))[1]
 
-    def step(*args: object) -> object:
-        nonlocal now
-        now += 1.0
-        return stepped(*args)  # pyright: ignore[reportArgumentType]
-
-    monkeypatch.setattr(loop, "local_batches", make)
-    monkeypatch.setattr(loop, "optimizer_step", step)
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(loop, "local_batches", taking(3.0, loop.local_batches))
+    monkeypatch.setattr(loop, "optimizer_step", taking(1.0, loop.optimizer_step))
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[-1])
     run = small("lm", validate_every=100.0)
-    waits = [report.wait for report in run.run(run.new_state(), most=5)]
-    assert waits == [0.75, None, None, 0.75, None]
+    assert [report.wait for report in run.run(run.new_state(), most=5)] == [0.75, None, None, 0.75, None]

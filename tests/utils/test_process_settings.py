@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import multiprocessing
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -104,18 +104,15 @@ def test_a_forked_child_does_not_wait_for_threads_that_it_has_not() -> None:
             held.set()
             done.wait(60)
 
-    thread = threading.Thread(target=other)
-    thread.start()
+    def child() -> None:
+        with process_settings.turns.hold(MEDIUM):
+            assert torch.get_float32_matmul_precision() == "medium"
+
+    (thread := threading.Thread(target=other)).start()
     held.wait(60)
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            with process_settings.turns.hold(MEDIUM):
-                code = int(torch.get_float32_matmul_precision() != "medium")
-        finally:
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(60)
     done.set()
     thread.join()
-    assert code == 0
+    assert process.exitcode == 0
