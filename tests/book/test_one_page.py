@@ -98,26 +98,6 @@ def test_weights_go_to_the_library_with_equal_logits(name: str, kind: type) -> N
         to_library(nn.Linear(2, 3))
 
 
-def test_padding_and_later_tokens_change_nothing() -> None:
-    model, source, target = make("EncoderDecoder"), random_ids([7, 4], seed=3), random_ids([6, 6], seed=4)
-    with torch.no_grad():
-        short = model(source[1:, :4], target[1:, :3])
-        torch.testing.assert_close(model(source, target)[1:, :3], short, atol=MOST, rtol=0)
-        classifier = make("3")
-        torch.testing.assert_close(classifier(source)[1:], classifier(source[1:, :4]), atol=MOST, rtol=0)
-
-
-def test_greedy_stops_when_every_text_has_ended() -> None:
-    script = torch.tensor([[5, one_page.END, 6, 7], [8, 9, one_page.END, 4]])
-
-    def logits_of_script(ids: Tensor) -> Tensor:
-        return nn.functional.one_hot(script[:, : ids.shape[1]], 10).float()
-
-    begin = torch.full((2, 1), one_page.BEGIN)
-    assert one_page.greedy(logits_of_script, begin, 9)[:, 1:].tolist() == script[:, :3].tolist()
-    assert one_page.greedy(logits_of_script, begin, 2).shape == (2, 3)
-
-
 def test_a_small_model_learns_to_copy() -> None:
     """A source that is written again exercises all of it: both stacks, masks, training and decoding."""
     torch.manual_seed(0)
@@ -134,12 +114,6 @@ def test_a_small_model_learns_to_copy() -> None:
     source = texts(100)
     right = (one_page.translate(model, source, 5)[:, :5] == source).all(dim=1).float().mean()
     assert losses[-1] < losses[0] / 2 and right > 0.9
-
-
-def test_what_is_not_a_token_is_not_learned() -> None:
-    ids = torch.tensor([[one_page.BEGIN, 5, one_page.END, one_page.PAD]])
-    read, answers = one_page.shift(ids)
-    assert read.tolist() == [[one_page.BEGIN, 5, one_page.END]] and answers.tolist() == [[5, one_page.END, -100]]
 
 
 def test_no_day_is_in_two_parts_and_a_date_is_read_in_one_way() -> None:
