@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,7 +86,8 @@ def test_predictions_do_not_depend_on_company(runs: Runs) -> None:
             assert alone[number] == pytest.approx(expected[number], abs=1e-5)
         assert [r[key] for r in run.predict_stream(iter(texts))] == [r[key] for r in together]
         assert [r[key] for r in run.predict(texts[::-1])] == [r[key] for r in together][::-1]
-    run, options = glassformer.load(runs.lm), {"max_new_tokens": 12, "decode_seed": 3}
+    run = glassformer.load(runs.lm)
+    options: Any = {"max_new_tokens": 12, "decode_seed": 3}
     together = run.predict(texts, **options)
     assert run.predict(texts[0], **options) == together[0]
     assert list(run.predict_stream(iter(texts), **options)) == together

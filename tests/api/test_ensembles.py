@@ -78,7 +78,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("wide", 1, 32, 300),
         ("other", 1, 16, 280),
     ):
-        changed = {"model": model | {"d_model": width}, "text": {"vocab_size": vocab_size, "max_len": 16}}
+        changed: dict[str, Any] = {
+            "model": model | {"d_model": width},
+            "text": {"vocab_size": vocab_size, "max_len": 16},
+        }
         glassformer.train("translate", out=folder / name, seed=seed, **common, **changed)
     return {name: folder / name for name in ("a", "b", "wide", "other")}
 
