@@ -153,19 +153,9 @@ def attempt(mutant: Mutant, lines: dict[str, dict[int, list[str]]], tree: Path) 
     row = rows[line - 1]
     at = len(row) - len(row.lstrip()) + mutant["column"]
     rows[line - 1] = row[:at] + mutant["after"] + row[at + len(mutant["before"]) :]
-    hang = ["-o", f"faulthandler_timeout={SECONDS // 2}", "-o", "faulthandler_exit_on_timeout=true"]
-    command = [
-        tree / ".venv/bin/python",
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "--tb=no",
-        "-p",
-        "no:randomly",
-        *hang,
-        f"@{names}",
-    ]
+    options = "-x -q --tb=no -p no:randomly -o faulthandler_exit_on_timeout=true".split()
+    hang = ["-o", f"faulthandler_timeout={SECONDS // 2}"]
+    command = [tree / ".venv/bin/python", "-m", "pytest", *options, *hang, f"@{names}"]
     try:
         path.write_text("".join(rows), encoding="utf-8")
         done = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=SECONDS)
@@ -222,9 +212,8 @@ def main() -> None:
         results = []
         for mutant, result in zip(mutants, pool.map(one, mutants), strict=True):
             results.append(result)
-            print(
-                f"{mutant['file']}: {mutant['line'][:70]}: {mutant['before']} → {mutant['after']}: {result}", flush=True
-            )
+            changed = f"{mutant['before']} → {mutant['after']}"
+            print(f"{mutant['file']}: {mutant['line'][:70]}: {changed}: {result}", flush=True)
     for i in range(2):
         subprocess.run(["git", "worktree", "remove", "--force", ROOT / "build" / f"mutants-{i}"], cwd=ROOT, check=True)
     gone = results.count("gone")

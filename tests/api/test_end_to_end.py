@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from tests.helpers.tiny_runs import Runs
 
 import glassformer
 from glassformer.errors import CheckpointError, DivergedError, UsageError
-from glassformer.models.ensemble import members_of
 
 TINY = {
     "model": {"n_layers": 1, "d_model": 32, "n_heads": 2, "d_ff": 64, "ensemble_size": 1},
@@ -62,13 +62,6 @@ def test_a_run_folder_is_complete(runs: Runs) -> None:
     assert any("valid" in line for line in lines)
 
 
-def test_config_toml_is_a_recipe_that_gives_the_same_weights(runs: Runs, tmp_path: Path) -> None:
-    again = glassformer.train(str(runs.classify / "config.toml"), out=tmp_path / "again")
-    assert again is not None
-    a = (runs.classify / "model" / "model.safetensors").read_bytes()
-    assert a == (tmp_path / "again" / "model" / "model.safetensors").read_bytes()
-
-
 def test_a_moved_run_works_without_its_data(runs: Runs, tmp_path: Path) -> None:
     moved = shutil.copytree(runs.classify / "model", tmp_path / "elsewhere")
     here, there = glassformer.load(runs.classify), glassformer.load(moved)
@@ -89,15 +82,15 @@ def test_predictions_do_not_depend_on_company(runs: Runs) -> None:
         for text, expected in zip(texts, together, strict=True):
             alone = run.predict(text)
             assert alone[key] == expected[key]
-            for number in ("probability", "score"):
-                assert alone.get(number, 0.0) == pytest.approx(expected.get(number, 0.0), abs=1e-5)
+            number = "probability" if key == "label" else "score"
+            assert alone[number] == pytest.approx(expected[number], abs=1e-5)
         assert [r[key] for r in run.predict_stream(iter(texts))] == [r[key] for r in together]
         assert [r[key] for r in run.predict(texts[::-1])] == [r[key] for r in together][::-1]
     run = glassformer.load(runs.lm)
-    prompts = ["the cat", "the", "dog sat on"]
-    together = run.predict(prompts, max_new_tokens=30, decode_seed=3)
-    assert run.predict(prompts[0], max_new_tokens=30, decode_seed=3) == together[0]
-    assert list(run.predict_stream(iter(prompts), max_new_tokens=30, decode_seed=3)) == together
+    options: Any = {"max_new_tokens": 12, "decode_seed": 3}
+    together = run.predict(texts, **options)
+    assert run.predict(texts[0], **options) == together[0]
+    assert list(run.predict_stream(iter(texts), **options)) == together
 
 
 def test_samples_of_a_stream_are_numbered_through(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,60 +105,38 @@ def test_samples_of_a_stream_are_numbered_through(runs: Runs, monkeypatch: pytes
     assert [r["translation"] for r in run.predict(texts, **options)][3:] == together[3:]
 
 
-def test_dry_run_and_overfit_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dry_run_and_overfit_write_nothing_and_a_long_text_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = write_reviews(tmp_path / "r.csv")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("glassformer.training.preparation.SLOW_CHARS", len(file.read_text(encoding="utf-8")))
     glassformer.dry_run("classify", train_file=file, **TINY)
+    assert "reading " not in capsys.readouterr().err  # the file has more in it than its texts
+    monkeypatch.setattr("glassformer.training.preparation.SLOW_CHARS", 1000)
     assert glassformer.overfit_batch("classify", train_file=file, **TINY) > 0
+    message = capsys.readouterr().err.splitlines()
+    assert "million characters: tokenizer and encoding can take minutes" in message[0]
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
 
 
 def test_refusals_say_what_to_do(runs: Runs, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no trained model"):
-        glassformer.load(tmp_path)
-    with pytest.raises(CheckpointError, match="no run"):
-        glassformer.resume(tmp_path)
-    with pytest.raises(UsageError, match="n_bestt"):
-        glassformer.load(runs.classify).predict("a", n_bestt=3)
+    for call, error, message in (
+        (lambda: glassformer.load(tmp_path), CheckpointError, "no trained model"),
+        (lambda: glassformer.resume(tmp_path), CheckpointError, "no run"),
+        (lambda: glassformer.load(runs.classify).predict("a", n_bestt=3), UsageError, "n_bestt"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
 
 
-def test_a_run_leaves_the_callers_settings_alone(runs: Runs) -> None:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    torch.use_deterministic_algorithms(True)
-    try:
-        run = glassformer.load(runs.classify)
-        run.predict("a film")
-        run.evaluate("valid")
-        run.explain("a film").attribute()
-        assert torch.get_float32_matmul_precision() == "high"
-        assert torch.are_deterministic_algorithms_enabled()
-    finally:
-        torch.set_float32_matmul_precision(before)
-        torch.use_deterministic_algorithms(False)
-
-
-def test_a_long_text_is_announced_before_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reviews = write_reviews(tmp_path / "r.csv")
-    monkeypatch.setattr("glassformer.training.preparation.SLOW_CHARS", len(reviews.read_text(encoding="utf-8")))
-    glassformer.dry_run("classify", train_file=reviews, **TINY)
-    assert "reading " not in capsys.readouterr().err  # the file has more in it than its texts
-    monkeypatch.setattr("glassformer.training.preparation.SLOW_CHARS", 1000)
-    glassformer.dry_run("classify", train_file=reviews, **TINY)
-    message = capsys.readouterr().err.splitlines()
-    assert "million characters: tokenizer and encoding can take minutes" in message[0]
-
-
-@pytest.mark.parametrize("task", ["classify", "translate", "lm"])
-def test_nan_is_no_answer(runs: Runs, task: str) -> None:
-    run = glassformer.load(getattr(runs, task))
-    with torch.no_grad():
-        for member in members_of(run.model):
-            for parameter in member.parameters():
+def test_nan_is_no_answer(runs: Runs) -> None:
+    for path in (runs.classify, runs.translate, runs.lm):
+        run = glassformer.load(path)
+        with torch.no_grad():
+            for parameter in run.model.parameters():
                 parameter.fill_(1e38)
-    with pytest.raises(DivergedError, match="logits are NaN"):
-        run.predict("a good film")
-    with pytest.raises(DivergedError, match="logits are NaN"):
-        list(run.predict_stream(iter(["a good film"])))
+        with pytest.raises(DivergedError, match="logits are NaN"):
+            run.predict("a good film")
+        with pytest.raises(DivergedError, match="logits are NaN"):
+            list(run.predict_stream(iter(["a good film"])))

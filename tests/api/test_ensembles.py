@@ -17,7 +17,6 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.models.ensemble import Ensemble, mean_logits
-from glassformer.run import Run
 from glassformer.training.preparation import preflight
 
 TASKS = ("classify", "translate", "lm")
@@ -67,42 +66,32 @@ def test_an_ensemble_of_any_task_trains_validates_and_counts_its_work(task: str)
 def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two runs of one recipe, one of another width, and one with another vocabulary."""
     folder = tmp_path_factory.mktemp("joined")
-    text = folder / "pairs.tsv"
+    file = folder / "pairs.tsv"
     pairs = [f"{a} {b}\t{b} {a}" for a in "one two three four five six".split() for b in "red blue green".split()]
-    text.write_text("source\ttarget\n" + "\n".join(pairs * 3) + "\n", encoding="utf-8")
-    common: dict[str, Any] = {
-        "train_file": str(text),
-        "test_file": str(text),
-        "steps": 4,
-        "max_tokens": 200,
-        "precision": "fp32",
-        "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16},
-        "text": {"vocab_size": 300, "max_len": 16},
-        "valid_fraction": 0.2,
-        "beam_size": 2,
-    }
-    paths = {name: folder / name for name in ("a", "b", "wide", "other")}
-    changes: dict[str, dict[str, Any]] = {
-        "a": {"seed": 1},
-        "b": {"seed": 2},
-        "wide": {"model": common["model"] | {"d_model": 32}},
-        "other": {"text": {"vocab_size": 280, "max_len": 16}},
-    }
-    for name, path in paths.items():
-        glassformer.train("translate", out=path, **(common | changes[name]))
-    return paths
+    file.write_text("source\ttarget\n" + "\n".join(pairs * 3) + "\n", encoding="utf-8")
+    model = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16}
+    common: dict[str, Any] = {"train_file": str(file), "test_file": str(file), "valid_fraction": 0.2, "beam_size": 2}
+    common |= {"steps": 4, "max_tokens": 200, "precision": "fp32"}
+    for name, seed, width, vocab_size in (
+        ("a", 1, 16, 300),
+        ("b", 2, 16, 300),
+        ("wide", 1, 32, 300),
+        ("other", 1, 16, 280),
+    ):
+        changed: dict[str, Any] = {
+            "model": model | {"d_model": width},
+            "text": {"vocab_size": vocab_size, "max_len": 16},
+        }
+        glassformer.train("translate", out=folder / name, seed=seed, **common, **changed)
+    return {name: folder / name for name in ("a", "b", "wide", "other")}
 
 
 def test_runs_answer_together_whatever_their_sizes(trained: dict[str, Path]) -> None:
-    run = glassformer.load(trained["a"], trained["b"], trained["wide"])
+    run, alone = glassformer.load(trained["a"], trained["b"], trained["wide"]), glassformer.load(trained["a"])
     assert isinstance(run.model, Ensemble) and len(run.model.members) == 3
     assert run.path == trained["a"] and run.joined == (trained["b"], trained["wide"])
-    output = [row["score"] for row in run.predict(["one red", "two blue"])]
-    alone = glassformer.load(trained["a"])
     assert alone.joined == () and not isinstance(alone.model, Ensemble)
-    assert output != [row["score"] for row in alone.predict(["one red", "two blue"])]
-    scores = run.evaluate()
-    assert scores["joined"] == [str(trained[name]) for name in ("a", "b", "wide")]
+    assert run.predict("one red")["score"] != alone.predict("one red")["score"]
     assert "joined" not in alone.evaluate()
 
 
@@ -121,10 +110,11 @@ def test_commands_take_runs_apart_by_commas(trained: dict[str, Path], capsys: py
 
 
 def test_what_cannot_join_is_refused_and_an_explanation_looks_into_one(trained: dict[str, Path]) -> None:
-    with pytest.raises(UsageError, match="its tokenizer is another"):
-        glassformer.load(trained["a"], trained["other"])
-    with pytest.raises(UsageError, match="named twice"):
-        glassformer.load(trained["a"], trained["b"], trained["a"].parent / "b")
-    run: Run = glassformer.load(trained["a"], trained["b"])
-    with pytest.raises(UsageError, match="looks into one"):
-        run.explain("one red")
+    a, b, other = trained["a"], trained["b"], trained["other"]
+    for call, message in (
+        (lambda: glassformer.load(a, other), "its tokenizer is another"),
+        (lambda: glassformer.load(a, b, a.parent / "b"), "named twice"),
+        (lambda: glassformer.load(a, b).explain("one red"), "looks into one"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            call()

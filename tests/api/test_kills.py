@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.distributed.test_several_processes import curve, ended, new_run, saved, start
+from tests.distributed.test_several_processes import assert_same_curve, ended, new_run, saved, start
 
 from glassformer.runs.model_folder import latest_checkpoint
 
@@ -57,30 +57,22 @@ def strike(tmp_path: Path, rng: random.Random, name: str, flags: tuple[str, ...]
 
 @pytest.mark.slow
 def test_runs_whose_processes_are_killed_all_come_to_their_end(tmp_path: Path) -> None:
-    rng, flags = (
-        random.Random(int(os.environ.get("GLASSFORMER_SEED", "0"))),
-        ("--epochs", "5", "--lr", "3e-4", "--save-every", "2"),
-    )
+    rng, flags = random.Random(int(os.environ.get("GLASSFORMER_SEED", "0"))), ("--epochs", "5", "--lr", "3e-4")
+    flags += ("--save-every", "2")
     ended(start(tmp_path, 1, "--version"))  # what all are forked from has imported torch: not a run's time
     began = time.monotonic()
     codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "whole", *flags)))
     assert codes == [0, 0], output
-    seconds = time.monotonic() - began
-    found: Counter[str] = Counter()
-    finished, run = 0, 0
-    while True:
+    seconds, found, run, done = time.monotonic() - began, Counter[str](), 0, False
+    while not done:
         name = f"run-{run}"
-        done = sum(found.values()) - found["had ended"] >= KILLS
-        if not done:
+        if not (done := found.total() - found["had ended"] >= KILLS):
             found[strike(tmp_path, rng, name, flags, seconds)] += 1
-            print(f"{sum(found.values())} starts, {finished} runs finished: {dict(found)}", flush=True)
+            print(f"{found.total()} starts, {run} runs finished: {dict(found)}", flush=True)
         if done or rng.random() < 0.05 or (tmp_path / name / "report.md").exists():
             codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, name, "--auto-resume", *flags)))
             assert codes == [0, 0], output
-            for key, values in curve(tmp_path, "whole").items():
-                assert curve(tmp_path, name)[key] == pytest.approx(values, rel=1e-5), (name, key)
+            assert_same_curve(tmp_path, "whole", name)
             assert not list((tmp_path / name).rglob(".tmp-*"))
-            finished, run = finished + 1, run + 1
-        if done:
-            break
-    print(f"{KILLS} kills, {finished} runs, all went on and came to their end; no folder was unreadable: {dict(found)}")
+            run += 1
+    print(f"{KILLS} kills, {run} runs, all went on and came to their end; no folder was unreadable: {dict(found)}")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.helpers.small_runs import Killed
 
 import glassformer
 from glassformer.cli.main import main
@@ -34,42 +35,39 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_seed_is_a_whole_run(three: Path, tmp_path: Path) -> None:
-    assert {p.name for p in three.iterdir()} == {
-        "seeds.json",
-        "report.json",
-        "ensemble.json",
-        "seed-4",
-        "seed-5",
-        "seed-6",
-    }
+    names = {"seeds.json", "report.json", "ensemble.json", "seed-4", "seed-5", "seed-6"}
+    assert {p.name for p in three.iterdir()} == names
     configs = [glassformer.load_recipe(three / f"seed-{seed}") for seed in (4, 5, 6)]
     assert [config.train.seed for config in configs] == [4, 5, 6]
-    alone = glassformer.train(configs[1], out=tmp_path / "alone")
-    assert alone is not None
+    glassformer.train(configs[1], out=tmp_path / "alone")
     weights = [(p / "model" / "model.safetensors").read_bytes() for p in (three / "seed-5", tmp_path / "alone")]
     assert weights[0] == weights[1], "a seed among others is the run that it is alone"
 
 
-def test_an_error_in_the_data_leaves_the_folder_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["train", "classify", "--seeds", "2", "--out", str(tmp_path / "x"), "--train-file"]
+def test_an_error_in_the_data_or_the_number_leaves_the_folder_free(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "bad.csv").write_text("text,label\na b,1\nc d\n", encoding="utf-8")
-    for file in ("none.csv", "bad.csv"):
-        assert main([*command, str(tmp_path / file)]) == 3
-        assert file in capsys.readouterr().err and not (tmp_path / "x").exists()
+    for file, seeds, code, message in (
+        ("none.csv", 2, 3, "none.csv"),
+        ("bad.csv", 2, 3, "bad.csv"),
+        ("bad.csv", 1, 2, "seeds"),
+    ):
+        command = ["train", "classify", "--seeds", str(seeds), "--out", str(tmp_path / "x")]
+        assert main([*command, "--train-file", str(tmp_path / file)]) == code
+        assert message in capsys.readouterr().err and not (tmp_path / "x").exists()
 
 
 def test_the_report_has_mean_spread_and_best(three: Path) -> None:
     report = json.loads((three / "report.json").read_text(encoding="utf-8"))
-    runs = [json.loads((three / f"seed-{s}" / "evaluation.json").read_text(encoding="utf-8")) for s in (4, 5, 6)]
-    accuracies = [run["accuracy"] for run in runs]
-    assert report["score"]["metric"] == "accuracy" and report["score"]["n"] == 3 and report["split"] == "test"
-    assert report["score"]["mean"] == pytest.approx(statistics.fmean(accuracies))
-    assert report["score"]["sd"] == pytest.approx(statistics.stdev(accuracies))
-    assert (report["score"]["min"], report["score"]["max"]) == (min(accuracies), max(accuracies))
-    best = max(report["runs"], key=lambda run: run["valid"])
+    values = [RunFolder(three / f"seed-{s}").read_evaluation().value("accuracy") for s in (4, 5, 6)]
     together = json.loads((three / "ensemble.json").read_text(encoding="utf-8"))
+    score = {"metric": "accuracy", "n": 3, "min": min(values), "max": max(values)}
+    assert score.items() <= report["score"].items() and report["split"] == "test"
+    assert report["score"]["mean"] == pytest.approx(statistics.fmean(values))
+    assert report["score"]["sd"] == pytest.approx(statistics.stdev(values))
     assert (report["ensemble"]["metric"], report["ensemble"]["value"]) == ("accuracy", together["accuracy"])
-    assert report["best"] == best["run"] and report["missing"] == []
+    assert report["best"] == max(report["runs"], key=lambda run: run["valid"])["run"] and report["missing"] == []
 
 
 def test_all_seeds_are_scored_as_one_by_the_mean_of_their_probabilities(three: Path) -> None:
@@ -105,33 +103,28 @@ def test_the_folder_is_used_by_its_best(three: Path, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out)["split"] == "valid"
 
 
-class Killed(Exception):
-    """What ends a run in the middle of a seed."""
-
-
 def test_it_goes_on_with_the_seeds_that_remain(three: Path, tmp_path: Path) -> None:
     """Killed in the second of three: the first is left alone, the second resumed, the third begun."""
-    config, seen = glassformer.load_recipe(three / "seed-4"), set[int]()
+    config, out = glassformer.load_recipe(three / "seed-4"), tmp_path / "x"
 
     def kill(report: Any) -> None:
-        seen.add(report.step)
-        if report.step == 2 and (tmp_path / "x" / "seed-5").exists():
+        if report.step == 2 and (out / "seed-5").exists():
             raise Killed
 
     with pytest.raises(Killed):
-        glassformer.train(config, out=tmp_path / "x", seeds=3, on_step=kill)
-    assert not (tmp_path / "x" / "seed-6").exists()
+        glassformer.train(config, out=out, seeds=3, on_step=kill)
+    assert not (out / "seed-6").exists()
     with pytest.raises(CheckpointError, match="not all of them are trained") as caught:
-        glassformer.load(tmp_path / "x")
+        glassformer.load(out)
     assert "--resume" in caught.value.hint and "seed-4" in caught.value.hint
     with pytest.raises(UsageError, match="is not empty") as refused:
-        glassformer.train(config, out=tmp_path / "x", seeds=3)
-    assert f"--resume {tmp_path / 'x'}" in refused.value.hint
-    before = (tmp_path / "x" / "seed-4" / "report.md").stat().st_mtime_ns
-    glassformer.resume(tmp_path / "x")
-    assert (tmp_path / "x" / "seed-4" / "report.md").stat().st_mtime_ns == before
+        glassformer.train(config, out=out, seeds=3)
+    assert f"--resume {out}" in refused.value.hint
+    before = (out / "seed-4" / "report.md").stat().st_mtime_ns
+    glassformer.resume(out)
+    assert (out / "seed-4" / "report.md").stat().st_mtime_ns == before
     for seed in (4, 5, 6):
-        pair = [folder / f"seed-{seed}" / "model" / "model.safetensors" for folder in (three, tmp_path / "x")]
+        pair = [folder / f"seed-{seed}" / "model" / "model.safetensors" for folder in (three, out)]
         assert pair[0].read_bytes() == pair[1].read_bytes(), seed
 
 
@@ -169,30 +162,18 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
     assert "warning: seed 6: the loss is no number" in capsys.readouterr().err
 
 
-def test_a_budget_in_minutes_is_measured_once(tmp_path: Path) -> None:
-    minutes = TINY | {"epochs": None, "minutes": 0.005}
-    glassformer.train("classify", out=tmp_path / "x", seeds=2, train_file=write_reviews(tmp_path / "r.csv"), **minutes)
-    first, second = (glassformer.load_recipe(tmp_path / "x" / f"seed-{seed}").train for seed in (1, 2))
-    assert first.steps == second.steps and first.minutes is second.minutes is None
-
-
-def test_what_is_asked_for_wrongly(tmp_path: Path) -> None:
-    file = write_reviews(tmp_path / "r.csv")
-    with pytest.raises(UsageError, match="seeds"):
-        glassformer.train("classify", out=tmp_path / "x", train_file=file, seeds=1, **TINY)
-    assert not (tmp_path / "x").exists()
-
-
 def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A budget in minutes is measured once."""
     out, file = tmp_path / "x", write_reviews(tmp_path / "r.csv")
-    small = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --steps 3 --device cpu --precision fp32".split()
-    assert (
-        main(["train", "classify", "--train-file", str(file), "--out", str(out), "--seeds", "2", "--json", *small]) == 0
-    )
+    small = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --minutes 0.003 --device cpu --precision fp32"
+    command = ["train", "classify", "--train-file", str(file), "--out", str(out), "--seeds", "2", "--json"]
+    assert main([*command, *small.split()]) == 0
     message = capsys.readouterr()
     report = json.loads(message.out)
     assert report["score"]["n"] == 2 and report["split"] == "valid" and "test" not in {*report, *report["runs"][0]}
     assert f"report: {out / 'report.json'}" in message.err and "seed 2, run 2 of 2" in message.err
+    first, second = (glassformer.load_recipe(out / f"seed-{seed}").train for seed in (1, 2))
+    assert first.steps == second.steps and first.minutes is second.minutes is None
     assert main(["train", "--resume", str(out)]) == 0
-    out = capsys.readouterr().out
-    assert all(re.search(rf"^{name} +\S", out, re.MULTILINE) for name in ("metric", "n", "mean", "sd"))
+    printed = capsys.readouterr().out
+    assert all(re.search(rf"^{name} +\S", printed, re.MULTILINE) for name in ("metric", "n", "mean", "sd"))

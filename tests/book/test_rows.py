@@ -21,51 +21,10 @@ IDS = [*ROWS["taught"], *ROWS["wrong"]]
 PLACES = [*ROWS["taught"].values(), *ROWS["wrong"].values(), *ROWS["more"], *ROWS["also"]]
 
 
-def recipe_hash(name: str) -> str:
-    """Return a hash of a shipped recipe."""
-    return hashlib.sha256(recipe_text(name).encode()).hexdigest()[:16]
-
-
 def test_each_row_has_a_heading_in_the_book() -> None:
-    missing = []
     for row in PLACES:
         text = (BOOK / f"{row['page']}.md").read_text(encoding="utf-8")
-        if f"\n## {row['heading']}\n" not in text:
-            missing.append(f"{row['page']}.md has no heading {row['heading']!r}")
-    assert missing == []
-
-
-def test_what_a_row_names_stands_under_its_heading() -> None:
-    """A page that a row sends its reader to has the words, not the heading alone."""
-    for words, page, heading in (
-        ("GELU", "block", "Feed-forward: each token alone"),
-        ("nn.Dropout(", "block", "Dropout: zeros in training, nothing afterwards"),
-        ("nn.Conv1d(", "block", "Which inputs does an output see?"),
-        ("draw_normalized(", "block", "The norm: over the features of a token"),
-        ("draw_translator(", "reading", "A map"),
-        ("draw_decoder_layer(", "decoder", "Three sublayers"),
-        ("WMT 2014", "sizes", "The paper's models"),
-        ("bounded", "positions", "What a position must satisfy"),
-        ("sigmoid", "positions", "What a position must satisfy"),
-        ("draw_counting(", "positions", "A picture of positions"),
-        ("draw_turns(", "positions", "Sines and cosines"),
-        ("wavelength", "positions", "Sines and cosines"),
-        ("draw_rotations(", "positions", "Rotary positions"),
-        ("*Queries Q, rotated*", "positions", "Rotary positions"),
-        ("torch.bmm(", "attention", "Several texts at once"),
-        ("draw_rotations(", "attention", "Attention as a search"),
-        ("read_sentences(", "text", "A real data set"),
-        ("encoder.md#a-stack-of-layers", "reading", "Why it works"),
-        ("diagrams.draw_normalized(", "one-page", "Layer norm"),
-        ("diagrams.draw_curves(", "one-page", "Feed-forward with GELU"),
-        ("diagrams.draw_encoder_layer(", "one-page", "Layers: residuals, norms, dropout"),
-        ("diagrams.draw_decoder_layer(", "one-page", "Layers: residuals, norms, dropout"),
-        ("same vector", "positions", "What a position must satisfy"),
-        ("last linear", "heads", "Split and combine"),
-    ):
-        text = (BOOK / f"{page}.md").read_text(encoding="utf-8")
-        assert words in text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    assert {row["id"] for row in ROWS["also"]} <= set(ROWS["taught"])
+        assert f"\n## {row['heading']}\n" in text, f"{row['page']}.md has no heading {row['heading']!r}"
 
 
 def test_each_row_has_a_test() -> None:
@@ -85,6 +44,11 @@ def test_the_rows_are_those_of_the_sources() -> None:
         assert letters == list("abcdef"[: len(letters)]) and len(letters) >= 3
 
 
+def recipe_hash(name: str) -> str:
+    """Return a hash of a shipped recipe."""
+    return hashlib.sha256(recipe_text(name).encode()).hexdigest()[:16]
+
+
 @pytest.mark.row("2.5")
 @pytest.mark.parametrize("path", sorted(RECORDS.glob("*.json")), ids=lambda path: path.stem)
 def test_a_recorded_run_is_of_the_recipe_as_it_is_now(path: Path) -> None:
@@ -94,13 +58,8 @@ def test_a_recorded_run_is_of_the_recipe_as_it_is_now(path: Path) -> None:
     for run in record["runs"]:
         low, high = run["headline"]["ci95"]
         assert low < run["headline"]["value"] < high
-
-
-def test_the_trainings_that_a_chapter_watched_are_of_the_recipe_as_it_is_now() -> None:
-    record = json.loads((RECORDS / "plain" / "watch.json").read_text(encoding="utf-8"))
-    assert record["recipe_sha256"] == recipe_hash(record["recipe"])
-    for run in record["runs"]:
-        assert all(len(shares) == len(run["snapshots"]) and shares[-1] > 0.9 for shares in run["measures"].values())
+    watched = json.loads((RECORDS / "plain" / "watch.json").read_text(encoding="utf-8"))
+    assert watched["recipe_sha256"] == recipe_hash(watched["recipe"])
 
 
 def test_links_to_the_errors_of_the_sources_lead_to_a_heading() -> None:
@@ -108,7 +67,6 @@ def test_links_to_the_errors_of_the_sources_lead_to_a_heading() -> None:
     headings = re.findall(r"^#+ (.*)$", reference_pages.errata(), re.MULTILINE)
     slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
     linked = {path.stem: re.findall(r"errata\.md#([\w-]+)", path.read_text("utf-8")) for path in BOOK.glob("*.md")}
-    first = ("text", "attention", "positions", "scale", "masks", "heads")
-    for chapter in (*first, "block", "encoder", "learning", "decoder", "translation", "inside", "diagnosis"):
-        assert linked[chapter], f"{chapter}.md names mistakes without their source"
+    named = {row["page"] for row in ROWS["wrong"].values()}
+    assert [page for page in named if not linked[page]] == [], "mistakes without their source"
     assert {slug for found in linked.values() for slug in found} <= slugs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -39,12 +38,8 @@ def test_findings_are_printed_and_written(cli: Callable, table: Path, tmp_path: 
     with open(out, encoding="utf-8", newline="") as file:
         rows = [*csv.DictReader(file)]
     assert [*rows[0]] == COLUMNS and {row["place"] for row in rows} == {f"{table}:{n}" for n in (12, 73, 203, 243)}
-    assert cli("data", "audit", "classify", "--train-file", table, "--out", again).code == 0
+    facts = json.loads(cli("data", "audit", "classify", "--train-file", table, "--out", again, "--json").out)
     assert out.read_bytes() == again.read_bytes()
-
-
-def test_json_has_every_finding(cli: Callable, table: Path) -> None:
-    facts = json.loads(cli("data", "audit", "classify", "--train-file", table, "--json").out)
     assert facts["counts"] == {"contradiction": 0, "label-leak": 0, "label-error": 3, "near-duplicate": 1}
     assert facts.keys() == {"task", "counts", "findings", "not_made", "notes"} and len(facts["findings"]) == 4
     assert all([*finding] == COLUMNS for finding in facts["findings"])
@@ -68,53 +63,43 @@ def test_pairs_of_two_files_and_of_a_table(cli: Callable, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "flags", "code", "text"),
     [
-        (b"text,label\na,x\n", ["--text-column", "body"], 2, "there is no column 'body'"),
-        (b"", [], 3, "empty"),
-        (b"text,label\n" + b"good,x\n" * 9, [], 3, "two or more labels"),
-        (b"text,label\nfine,x\ncaf\xe9,y\n", [], 3, ":3: byte 4 of the line (0xE9) is not UTF-8"),
-        (b"text,label\na,x\nb,y\n", ["--limit", "1"], 2, "reads all examples"),
+        ("text,label\na,x\n", ["--text-column", "body"], 2, "there is no column 'body'"),
+        ("text,label\n" + "good,x\n" * 9, [], 3, "two or more labels"),
+        ("text,label\na,x\nb,y\n", ["--limit", "1"], 2, "reads all examples"),
     ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(
-    content: bytes, flags: list[str], code: int, text: str, cli: Callable, tmp_path: Path
+    content: str, flags: list[str], code: int, text: str, cli: Callable, tmp_path: Path
 ) -> None:
     path, out = tmp_path / "a.csv", tmp_path / "report.csv"
-    path.write_bytes(content)
+    path.write_text(content, "utf-8")
     message = cli("data", "audit", "classify", "--train-file", path, "--out", out, *flags)
-    assert message.code == code and text in message.err.replace(f"{path}", "")
+    assert message.code == code and text in message.err
     assert message.err.count("error: ") == 1 and [p.name for p in tmp_path.iterdir()] == ["a.csv"]
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["audit", "lm", "--train-file", "a.txt"], "texts with answers, not those of lm"),
-        (["audit", "imdb"], "files of texts with answers, not those of classify (imdb)"),
-        (["audit", "classify", "--train-file", "a.csv", "--out", "r.txt"], "the report is a new CSV"),
-        (["audit", "classify", "imdb"], "takes check|audit|show RECIPE; 3 came"),
-        (["audit"], "data takes check|audit|show RECIPE; 1 came"),
-        (["check", "classify", "--train-file", "a.csv", "--out", "r.csv"], "data check writes no file"),
+        ("audit lm --train-file a.txt", "texts with answers, not those of lm"),
+        ("audit imdb", "files of texts with answers, not those of classify (imdb)"),
+        ("audit classify --train-file a.csv --out r.txt", "the report is a new CSV"),
+        ("audit classify imdb", "takes check|audit|show RECIPE; 3 came"),
+        ("check classify --train-file a.csv --out r.csv", "data check writes no file"),
     ],
 )
-def test_what_is_no_audit_is_refused(words: list[str], text: str, cli: Callable) -> None:
-    message = cli("data", *words)
+def test_what_is_no_audit_is_refused(words: str, text: str, cli: Callable) -> None:
+    message = cli("data", *words.split())
     assert message.code == 2 and text in message.err
 
 
-@pytest.mark.parametrize("kind", ["data", "folder", "link", "pipe"])
-def test_the_report_replaces_nothing(kind: str, cli: Callable, table: Path, tmp_path: Path) -> None:
-    before, out = table.read_bytes(), tmp_path / "r.csv"
-    if kind == "data":
-        out = table.parent / "." / table.name
-    elif kind == "folder":
-        out.mkdir()
-    elif kind == "link":
-        out.symlink_to("nowhere.csv")
-    else:
-        os.mkfifo(out)
-    message = cli("data", "audit", "classify", "--train-file", table, "--out", out)
-    assert message.code == 2 and "exists, and the report is a new CSV" in message.err and table.read_bytes() == before
-    assert not (tmp_path / "nowhere.csv").exists()
+def test_the_report_replaces_nothing(cli: Callable, table: Path, tmp_path: Path) -> None:
+    before, link = table.read_bytes(), tmp_path / "r.csv"
+    link.symlink_to("nowhere.csv")
+    for out in (table.parent / "." / table.name, link):
+        message = cli("data", "audit", "classify", "--train-file", table, "--out", out)
+        assert message.code == 2 and "exists, and the report is a new CSV" in message.err
+    assert table.read_bytes() == before and not (tmp_path / "nowhere.csv").exists()
 
 
 def test_awkward_and_long_texts_come_back_from_the_report(cli: Callable, tmp_path: Path) -> None:

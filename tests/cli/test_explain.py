@@ -8,6 +8,7 @@ import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.helpers.tiny_runs import Runs
@@ -25,23 +26,15 @@ def test_json_is_one_object_with_both_parts(cli: Callable, runs: Runs) -> None:
     assert facts["manifest"]["answer"]["headline"] == predicted["label"]
 
 
-def test_two_texts(cli: Callable, runs: Runs) -> None:
+def test_two_texts_a_translation_of_ones_own_and_a_report(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     facts = json.loads(cli("explain", runs.classify, "good", "--compare", "bad", "--json").out)
     assert facts["other"]["manifest"]["streams"][0]["text"] == "bad"
-
-
-def test_a_translation_of_ones_own(cli: Callable, runs: Runs) -> None:
     message = cli("explain", runs.translate, "number 3", "--target", "Nummer 3", "--json")
     manifest = json.loads(message.out)["manifest"]
-    assert manifest["decode"]["kind"] == "given"
-    assert manifest["streams"][1]["text"] == "Nummer 3"
-
-
-def test_a_report_is_written(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    assert manifest["decode"]["kind"] == "given" and manifest["streams"][1]["text"] == "Nummer 3"
     path = tmp_path / "a.html"
     message = cli("explain", runs.classify, "a good film", "-o", path)
-    assert message.code == 0, message.err
-    assert message.out == "" and str(path) in message.err
+    assert message.code == 0 and message.out == "" and str(path) in message.err
     assert "glassformer-data" in path.read_text(encoding="utf-8")
 
 
@@ -61,18 +54,12 @@ def test_an_ensemble_of_runs_is_refused_by_name(cli: Callable, runs: Runs, tmp_p
     assert refused.code == 2 and "names several runs" in refused.err and f"one of them: {runs.classify}" in refused.err
 
 
-@pytest.mark.parametrize("suffix", ["pdf", "svg", "png"])
-def test_a_figure_is_written(cli: Callable, runs: Runs, tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"a.{suffix}"
-    flags = ["attention", "--layer", "0", "--head", "1"]
-    message = cli("figure", runs.classify, "a good film", *flags, "--out", path)
-    assert message.code == 0, message.err
-    assert path.stat().st_size > 1000
-    for command in (
-        ["figure", runs.classify, "a", "attention"],
-        ["edit", runs.classify, "a", "encoder.0.self.head0=0"],
-    ):
-        again = cli(*command, "-o", path)
+def test_a_figure_is_written_and_replaces_nothing(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    message = cli("figure", runs.classify, "a good film", "attention", "--layer", "0", "--head", "1", "--out", path)
+    assert message.code == 0 and path.stat().st_size > 1000, message.err
+    for verb, words in (("figure", ["attention"]), ("edit", ["encoder.0.self.head0=0"])):
+        again = cli(verb, runs.classify, "a", *words, "-o", path)
         assert again.code == 2 and f"{path} exists" in again.err
 
 
@@ -113,46 +100,34 @@ def test_what_cannot_be_shown(cli: Callable, runs: Runs, tmp_path: Path, words: 
 @pytest.mark.skipif("os.name == 'nt'", reason="signals are POSIX's")
 def test_it_serves_until_ctrl_c(runs: Runs) -> None:
     """In a process of its own: the address on stdout opens the page, Ctrl-C ends it well."""
-    command = [sys.executable, "-m", "glassformer", "explain", str(runs.classify), "a good film"]
-    process = subprocess.Popen(
-        [*command, "--no-browser", "--port", "0"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    assert process.stdout is not None and process.stderr is not None
-    try:
-        address = process.stdout.readline().strip()
-        assert address.startswith("http://127.0.0.1:"), process.stderr.read()
-        with urllib.request.urlopen(address, timeout=20) as page:
-            assert page.status == 200 and b"app.js" in page.read()
-        process.send_signal(signal.SIGINT)
-        rest, output = process.communicate(timeout=20)
-    finally:
-        process.kill()
-    assert process.returncode == 0, output
-    assert rest == "" and "Traceback" not in output and "Ctrl-C" in output
-    assert output.count(address) == 1
+    command = [sys.executable, "-m", "glassformer", "explain", str(runs.classify), "--no-browser", "--port", "0"]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, **pipes) as process:
+        try:
+            address = process.stdout.readline().strip()
+            assert address.startswith("http://127.0.0.1:"), process.stderr.read()
+            with urllib.request.urlopen(address, timeout=20) as page:
+                assert page.status == 200 and b"app.js" in page.read()
+            process.send_signal(signal.SIGINT)
+            rest, output = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert process.returncode == 0 and rest == "" and "Traceback" not in output, output
+    assert "Ctrl-C" in output and output.count(address) == 1
 
 
-def test_an_edit_prints_what_is_predicted_instead(cli: Callable, runs: Runs) -> None:
+def test_an_edit_prints_what_is_predicted_instead_and_is_written(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     message = cli("edit", runs.classify, "a good film", "encoder.0.self.head0=0", "embedding*1")
     assert message.code == 0, message.err
     assert "edit      encoder.0.self.head0=0\n" in message.out and "embedding*1 (changes no number)" in message.out
     assert "log_prob_before" in message.out and "all 3 models together" in message.err
     facts = json.loads(cli("edit", runs.classify, "good", "embedding=B", "--compare", "bad", "--json").out)
     other = json.loads(cli("predict", runs.classify, "bad", "--json").out)
-    assert facts["answer_after"] == other["label"]
-    assert facts["member"] == 0
+    assert facts["answer_after"] == other["label"] and facts["member"] == 0
     assert facts["effects"][0].keys() >= {"log_prob_before", "log_prob_after", "kl", "contrast"}
-
-
-def test_an_edit_is_written_as_a_page_and_as_a_figure(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    page, figure = tmp_path / "a.html", tmp_path / "a.svg"
-    for path in (page, figure):
-        assert cli("edit", runs.classify, "a good film", "encoder.0.self.head0=0", "-o", path).code == 0
-    assert "encoder.0.self.head0=0" in page.read_text("utf-8") and "against" in figure.read_text("utf-8")
+    for name, text in (("a.html", "encoder.0.self.head0=0"), ("a.svg", "against")):
+        assert cli("edit", runs.classify, "a good film", "encoder.0.self.head0=0", "-o", tmp_path / name).code == 0
+        assert text in (tmp_path / name).read_text("utf-8")
 
 
 def test_findings_are_written_and_checked(cli: Callable, runs: Runs, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.for_each import for_each
 from tests.helpers.tiny_runs import Runs
 
 import glassformer
@@ -22,23 +21,18 @@ def settings_of(*argv: str, recipe: str = "imdb") -> Any:
         return flags.read(train.Train, [recipe, *argv]).configured(load_recipe(recipe))
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_has_at_most_twelve_flags_of_its_own(command: str) -> None:
-    own = [flag for flag in flags.flags_of(class_of(command)) if "." not in flag.key]
-    assert len(own) <= 12
-
-
-def test_every_field_of_the_configuration_is_a_flag_of_train() -> None:
+def test_every_field_of_the_configuration_is_a_flag_and_a_command_has_at_most_twelve_of_its_own() -> None:
     known = {flag.name for flag in flags.flags_of(train.Train)}
     for name, section in HOMES.items():
         prefix = f"{section}." if section in flags.PREFIXED else ""
         assert f"--{prefix}{name.replace('_', '-')}" in known
+    for command in COMMANDS:
+        assert len([flag for flag in flags.flags_of(class_of(command)) if "." not in flag.key]) <= 12, command
 
 
 @pytest.mark.parametrize(
     ("argv", "words", "given"),
     [
-        (["imdb", "--lr", "3"], ["imdb"], {"lr": 3.0}),
         (["--lr", "3", "imdb"], ["imdb"], {"lr": 3.0}),
         (["--lr=3", "imdb", "--dry-run"], ["imdb"], {"lr": 3.0, "dry_run": True}),
         (["--lr", "-1"], [], {"lr": -1.0}),
@@ -60,16 +54,12 @@ def test_words_and_flags_are_parted(argv: list[str], words: list[str], given: di
         (["--minuts", "3"], "did you mean '--minutes'?"),
         (["--n-layers", "3"], "did you mean '--model.n-layers'?"),
         (["--max-len=3"], "did you mean '--text.max-len'?"),
-        (["--model.n-layer", "3"], "did you mean '--model.n-layers'?"),
         (["--train.lr=3"], "did you mean '--lr'?"),
         (["--max_tokens", "9"], "did you mean '--max-tokens'?"),
-        (["--max-steps", "9"], "did you mean '--steps'?"),
         (["--learning_rate", "9"], "did you mean '--lr'?"),
-        (["--num_train_epochs", "9"], "did you mean '--epochs'?"),
         (["--per_device_train_batch_size", "9"], "did you mean '--batch-size'?"),
         (["--xyzzy"], "see --help for all"),
         (["--dry-run=maybe"], "leave out the value"),
-        (["--lr"], "glassformer train --help"),
         (["--lr", "--max-grad-norm", "1"], "glassformer train --help"),
     ],
     ids=str,
@@ -86,64 +76,54 @@ def test_a_word_that_is_written_as_a_flag_is_named() -> None:
     assert caught.value.hint == "OUT is written without a flag: predict-table RUN[,RUN,…] TABLE OUT"
 
 
-def test_an_option_is_named_as_its_caller_writes_it() -> None:
-    for given, message in (
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
         ("--lr=abc", "flags: --lr must be a number in (0, inf); got 'abc'"),
         ("--limit=1.5", "flags: --limit must be a whole number in [1, inf); got '1.5'"),
         ("--device=gpu", "flags: --device must be one of auto, cpu, cuda, mps; got 'gpu'"),
         ("--seeds=two", "flags: --seeds must be a whole number; got 'two'"),
         ("--beta1=2", "flags: --beta1 must be a number in [0, 1); got 2.0"),
         ("--model.n-heads=3", "flags: --model.d-model 128 is not a multiple of --model.n-heads 3"),
+    ],
+)
+def test_a_flag_is_named_as_it_is_written(given: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        settings_of(given)
+    assert caught.value.message == message
+
+
+def test_an_option_of_python_is_named_as_it_is_written() -> None:
+    for options, hint in (
+        ({"beam_size": 2, "n_best": 3}, "a beam of as many or more can give them: beam_size=3"),
+        ({"max_steps": 2}, "did you mean 'steps'?"),
     ):
         with pytest.raises(UsageError) as caught:
-            settings_of(given)
-        assert caught.value.message == message
-    with pytest.raises(UsageError) as caught:
-        glassformer.dry_run("dates", beam_size=2, n_best=3)
-    assert caught.value.hint == "a beam of as many or more can give them: beam_size=3"
-    with pytest.raises(UsageError, match="max_steps") as caught:
-        glassformer.dry_run("dates", max_steps=2)  # pyright: ignore[reportCallIssue]
-    assert caught.value.hint == "did you mean 'steps'?"
+            glassformer.dry_run("dates", **options)
+        assert caught.value.hint == hint
 
 
 def test_a_run_folder_must_be_one(tmp_path: Path) -> None:
     (tmp_path / "ende").mkdir()
     (tmp_path / "ende" / "config.toml").touch()
     assert flags.run_folder(str(tmp_path / "ende")) == tmp_path / "ende"
-    with pytest.raises(CheckpointError, match="does not exist") as caught:
-        flags.run_folder(str(tmp_path / "edne"))
-    assert caught.value.hint == "did you mean 'ende'?"
-    with pytest.raises(CheckpointError, match="holds no run"):
-        flags.run_folder(str(tmp_path))
-    with pytest.raises(CheckpointError, match="is not a folder"):
-        flags.run_folder(str(tmp_path / "ende" / "config.toml"))
-
-
-def test_only_what_was_given_is_passed_on() -> None:
-    given = {"beam_size": 2, "json": True}
-    assert flags.parse(use.Predict, ["RUN", "--beam-size=2", "--json"]) == (["RUN"], given, False)
-    assert use.Predict(given=given).of_configuration() == {"beam_size": 2}
+    for name, message, hint in (
+        ("edne", "does not exist", "did you mean 'ende'?"),
+        (".", "holds no run", ""),
+        ("ende/config.toml", "is not a folder", ""),
+    ):
+        with pytest.raises(CheckpointError, match=message) as caught:
+            flags.run_folder(str(tmp_path / name))
+        assert hint in caught.value.hint
 
 
 OFFERED = {
-    "imdb": (
-        {"--beta1", "--weight-decay", "--model.pooling", "--text.truncate"},
-        {"--train-file", "--src-lang", "--n-dates", "--momentum", "--beam-size"},
-    ),
+    "imdb": ({"--beta1", "--model.pooling", "--text.truncate"}, {"--train-file", "--n-dates", "--momentum"}),
     "imdb --optimizer sgd": ({"--momentum", "--weight-decay"}, {"--beta1"}),
-    "dates": (
-        {"--n-dates", "--beam-size", "--sample"},
-        {"--train-file", "--src-lang", "--model.pooling", "--text.truncate"},
-    ),
+    "dates": ({"--n-dates", "--beam-size", "--sample"}, {"--train-file", "--src-lang", "--model.pooling"}),
     "classify": ({"--train-file", "--label-column"}, {"--src-file", "--src-column", "--n-dates", "--top-k"}),
-    "pretrain": (
-        {"--train-file", "--text-column", "--top-k", "--init-from"},
-        {"--label-column", "--src-file", "--model.pooling", "--word-mask-prob", "--beam-size"},
-    ),
-    "lm": (
-        {"--train-file", "--top-k", "--max-new-tokens"},
-        {"--src-file", "--text-column", "--beam-size", "--sample", "--model.pooling"},
-    ),
+    "pretrain": ({"--text-column", "--top-k", "--init-from"}, {"--label-column", "--src-file", "--word-mask-prob"}),
+    "lm": ({"--train-file", "--top-k", "--max-new-tokens"}, {"--src-file", "--text-column", "--beam-size"}),
 }
 
 
@@ -156,54 +136,39 @@ def test_the_help_of_a_recipe_shows_what_it_can_use(words: str, cli: Callable) -
     assert {"--minutes", "--lr", "--out", "--model.n-layers", "--text.max-len"} <= shown
 
 
-def test_help_without_a_recipe_shows_every_flag(cli: Callable) -> None:
+def test_help_shows_every_flag_with_range_default_and_placeholder(cli: Callable) -> None:
     out = cli("train", "--help").out
-    assert "glassformer recipes" in out
     shown = {flag.replace("no-", "") for flag in re.findall(r"--[a-z0-9.-]+", out)}
-    assert {flag.name for flag in flags.flags_of(train.Train)} <= shown
-
-
-def test_help_has_range_default_and_placeholder_of_a_flag(cli: Callable) -> None:
+    assert "glassformer recipes" in out and {flag.name for flag in flags.flags_of(train.Train)} <= shown
     out = " ".join(cli("train", "imdb", "--help").out.replace("│", " ").split())
     assert "--accumulate INT Number of batches whose gradients are accumulated into one step. (≥ 1, default 1)" in out
     assert "--split-seed INT Seed of the held-out split. (in [0, 4294967295], default 0)" in out
     assert "--init-from RUN" in out and "{None}" not in out and "default: " not in out
 
 
-@for_each(
-    ("words", "value"),
-    [
+def test_the_last_flag_of_a_switch_counts_and_settings_of_what_is_chosen_arrive() -> None:
+    for words, value in (
         ([], True),
-        (["--no-snapshots"], False),
         (["--no-snapshots", "--snapshots"], True),
         (["--snapshots", "--no-snapshots"], False),
-    ],
-)
-def test_last_flag_of_a_switch_counts(words: list[str], value: bool) -> None:
-    assert settings_of(*words, recipe="dates").train.snapshots is value
+    ):
+        assert settings_of(*words, recipe="dates").train.snapshots is value
+    config = settings_of("--optimizer=sgd", "--momentum=0.5", "--minutes=3", "--limit=7")
+    assert config == override(load_recipe("imdb"), {"optimizer": "sgd", "momentum": 0.5, "minutes": 3, "limit": 7})
+    assert use.Predict(given={"beam_size": 2, "json": True}).of_configuration() == {"beam_size": 2}
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["imdb", "--beam-size", "3"], "the task classify has no use for --beam-size"),
-        (["imdb", "--n-dates", "3"], "--n-dates is for dates, and --dataset is imdb"),
-        (["lm", "--no-sample"], "the task lm has no use for --no-sample"),
-        (["imdb", "--optimizer", "sgd", "--beta1", "0.9"], "--beta1 is for adamw or adam or muon"),
-        (["imdb", "--optimizer=adm"], "did you mean 'adam'?"),
+        ("imdb --beam-size 3", "the task classify has no use for --beam-size"),
+        ("imdb --n-dates 3", "--n-dates is for dates, and --dataset is imdb"),
+        ("imdb --optimizer sgd --beta1 0.9", "--beta1 is for adamw or adam or muon"),
     ],
-    ids=str,
 )
-def test_a_flag_that_a_recipe_cannot_use_is_refused(words: list[str], text: str, cli: Callable) -> None:
-    outcome = cli("train", *words)
+def test_a_flag_that_a_recipe_cannot_use_is_refused(words: str, text: str, cli: Callable) -> None:
+    outcome = cli("train", *words.split())
     assert outcome.code == 2 and text in outcome.err
-
-
-def test_settings_of_what_is_chosen_arrive() -> None:
-    given = ["--optimizer=sgd", "--momentum=0.5", "--minutes=3", "--limit=7"]
-    config = settings_of(*given)
-    assert config == override(load_recipe("imdb"), {"optimizer": "sgd", "momentum": 0.5, "minutes": 3, "limit": 7})
-    assert config.train.sgd.momentum == 0.5 and config.train.epochs is None
 
 
 def test_a_run_offers_the_decoding_it_has(cli: Callable, runs: Runs) -> None:

@@ -6,8 +6,6 @@ import csv
 import gzip
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +15,7 @@ from tests.helpers.pretrained import bert_folder
 from tests.helpers.tiny_runs import SMALL, Runs
 
 from glassformer.cli import use
-from glassformer.cli.main import main
-from glassformer.data.answered_table import TableWriter
+from glassformer.data.answered_table import TableWriter, scan_table
 
 N = 600
 """Rows, in groups of 256 that are answered together."""
@@ -81,17 +78,22 @@ def test_a_translator_and_a_language_model(cli: Callable, runs: Runs, tmp_path: 
 
 
 def test_what_was_cut_is_marked_in_its_row(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    texts = ["number 3", "number 4 " * 400]
-    (tmp_path / "a.csv").write_text("".join(f"{text}\n" for text in ["text", *texts]), "utf-8")
-    for run, marks in ((runs.lm, ["truncated"]), (runs.translate, ["truncated", "unfinished"])):
+    for run, n, marks in ((runs.lm, 30, ["truncated"]), (runs.translate, 400, ["truncated", "unfinished"])):
+        texts = ["number 3", "number 4 " * n]
+        (tmp_path / "a.csv").write_text("".join(f"{text}\n" for text in ["text", *texts]), "utf-8")
         done = cli("predict-table", run, tmp_path / "a.csv", tmp_path / f"{run.name}.jsonl", "--max-new-tokens", "2")
         assert done.code == 0, done.err
-        alone = [
-            json.loads(line) for line in cli("predict", run, *texts, "--max-new-tokens", "2", "--json").out.splitlines()
-        ]
+        alone = cli("predict", run, *texts, "--max-new-tokens", "2", "--json").out.splitlines()
         rows = lines_of(tmp_path / f"{run.name}.jsonl")
-        assert [[row[mark] for mark in marks] for row in rows] == [[mark in each for mark in marks] for each in alone]
+        assert [[row[m] for m in marks] for row in rows] == [[m in json.loads(each) for m in marks] for each in alone]
         assert [row["truncated"] for row in rows] == [False, True]
+
+
+def test_the_column_of_training_is_found_again(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    row = {"body": "another and much longer text than the other one", "text": "a good film"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
+    done = cli("predict-table", runs.classify, tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert done.code == 0 and "text is column 'text'" in done.err
 
 
 def test_a_tagger_does_not_take_words_for_texts(cli: Callable, tmp_path: Path) -> None:
@@ -107,15 +109,12 @@ def test_a_tagger_does_not_take_words_for_texts(cli: Callable, tmp_path: Path) -
 def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("".join(f"a good film {i}\n" for i in range(40)), "utf-8")
     trained = ["train", "pretrain", "--train-file", tmp_path / "texts.txt", "--out", tmp_path / "masked", *SMALL]
-    assert main([*map(str, trained)]) == 0
+    assert cli(*trained).code == 0
     (tmp_path / "a.csv").write_text("text\na good [MASK]\nno mask\n", "utf-8")
     assert cli("predict-table", tmp_path / "masked", tmp_path / "a.csv", tmp_path / "b.csv").code == 0
     first, second = rows_of(tmp_path / "b.csv")
-    assert (
-        [*first] == ["text", "filled", "guesses", "truncated"]
-        and second["filled"] == "no mask"
-        and second["guesses"] == "[]"
-    )
+    assert [*first] == ["text", "filled", "guesses", "truncated"]
+    assert second["filled"] == "no mask" and second["guesses"] == "[]"
     [guesses] = json.loads(first["guesses"])
     assert first["filled"] == f"a good {guesses[0]['token']}"
     bert_folder(tmp_path / "bert", "bare")
@@ -127,30 +126,13 @@ def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
     assert row["vector"] == pytest.approx(json.loads(answer)["vector"], abs=1e-6)
 
 
-@pytest.mark.slow
-def test_an_exported_model_answers_without_torch(runs: Runs, cli: Callable, table: Path, tmp_path: Path) -> None:
-    exported = tmp_path / "exported"
-    assert cli("export", runs.classify, exported, "--to", "onnx").code == 0
-    arguments = ["predict-table", str(exported), str(table), str(tmp_path / "out.csv")]
-    code = f"import sys; from glassformer.cli.main import main; code = main({arguments!r})"
-    command = [sys.executable, "-c", f"{code}; sys.exit(code or 'torch' in sys.modules)"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    cli("predict-table", runs.classify, table, tmp_path / "run.csv")
-    assert [row["label"] for row in rows_of(tmp_path / "out.csv")] == [
-        row["label"] for row in rows_of(tmp_path / "run.csv")
-    ]
-
-
 def test_an_interrupted_table_leaves_nothing(
     runs: Runs, cli: Callable, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, seen = TableWriter.append, list[int]()
+    append = TableWriter.append
 
     def interrupted(self: TableWriter, rows: Any) -> None:
-        seen.append(len(rows))
-        if len(seen) == 2:
-            signal.raise_signal(signal.SIGINT)
+        monkeypatch.setattr(TableWriter, "append", lambda *_: signal.raise_signal(signal.SIGINT))
         append(self, rows)
 
     monkeypatch.setattr(TableWriter, "append", interrupted)
@@ -161,16 +143,12 @@ def test_an_interrupted_table_leaves_nothing(
 def test_a_table_that_changes_in_between_is_noticed(
     runs: Runs, cli: Callable, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from glassformer.data import answered_table
-
-    scan = answered_table.scan_table
-
     def scan_and_change(*arguments: Any) -> Any:
-        found = scan(*arguments)
+        found = scan_table(*arguments)
         table.write_bytes(table.read_bytes() + b'7,"one more",\n')
         return found
 
-    monkeypatch.setattr(answered_table, "scan_table", scan_and_change)
+    monkeypatch.setattr("glassformer.data.answered_table.scan_table", scan_and_change)
     done = cli("predict-table", runs.classify, table, table.with_name("out.csv"))
     assert done.code == 3 and "changed while it was read" in done.err and not table.with_name("out.csv").exists()
 
@@ -194,37 +172,26 @@ def test_what_cannot_be_written_is_refused_before_an_answer(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("run", "words", "message"),
     [
-        (["in.csv"], "predict-table takes RUN[,RUN,…] TABLE OUT; 2 came"),
-        (["in.csv", "out.xlsx"], "the name of a table to write ends in"),
-        (["in.csv", "gone/out.csv"], "there is no folder gone"),
-        (["in.csv", "in.csv"], "in.csv exists"),
-        (["in.csv", "out.csv", "--text-column", "txt"], "there is no column 'txt'"),
-        (["taken.csv", "out.csv"], "taken.csv has a column 'label' already"),
+        ("classify", "in.csv", "predict-table takes RUN[,RUN,…] TABLE OUT; 2 came"),
+        ("classify", "in.csv out.xlsx", "the name of a table to write ends in"),
+        ("classify", "in.csv gone/out.csv", "there is no folder gone"),
+        ("classify", "in.csv in.csv", "in.csv exists"),
+        ("classify", "in.csv out.csv --text-column txt", "there is no column 'txt'"),
+        ("classify", "taken.csv out.csv", "taken.csv has a column 'label' already"),
+        ("translate", "in.csv out.csv --probabilities", "are of classifiers"),
     ],
-    ids=str,
 )
 def test_what_contradicts_itself_is_refused(
-    cli: Callable, runs: Runs, table: Path, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+    cli: Callable, runs: Runs, tmp_path: Path, run: str, words: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(table.parent)
-    Path("taken.csv").write_text("text,label\na good film,x\n", "utf-8")
-    done = cli("predict-table", runs.classify, *arguments)
+    monkeypatch.chdir(tmp_path)
+    for name in ("in.csv", "taken.csv"):
+        Path(name).write_text(f"text,{'label' if name == 'taken.csv' else 'id'}\na good film,x\n", "utf-8")
+    done = cli("predict-table", getattr(runs, run), *words.split())
     assert done.code == 2 and message in done.err, done.err
     assert sorted(path.name for path in Path().iterdir()) == ["in.csv", "taken.csv"]
-    prefixed = cli("predict-table", runs.classify, "taken.csv", "b.csv", "--prefix", "model_")
-    assert prefixed.code == 0 and [*rows_of(Path("b.csv"))[0]][2:4] == ["model_label", "model_probability"]
-
-
-def test_classes_are_asked_of_a_classifier_alone(cli: Callable, runs: Runs, table: Path) -> None:
-    out = table.with_name("out.csv")
-    done = cli("predict-table", runs.translate, table, out, "--probabilities")
-    assert done.code == 2 and "are of classifiers" in done.err
-
-
-def test_the_column_of_training_is_found_again(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    rows = [{"body": "another and much longer text than the other one", "text": "a good film"}]
-    (tmp_path / "a.jsonl").write_text(json.dumps(rows[0]) + "\n", "utf-8")
-    done = cli("predict-table", runs.classify, tmp_path / "a.jsonl", tmp_path / "b.jsonl")
-    assert done.code == 0 and "text is column 'text'" in done.err
+    if "taken" in words:
+        assert cli("predict-table", runs.classify, "taken.csv", "b.csv", "--prefix", "model_").code == 0
+        assert [*rows_of(Path("b.csv"))[0]][2:4] == ["model_label", "model_probability"]

@@ -17,8 +17,6 @@ from glassformer.config.recipes import load_recipe
         (["imbd"], "did you mean 'imdb'"),
         (["./my.toml"], "a path must lead to a TOML file"),
         (["imdb", "dates"], "train takes [RECIPE]; 2 came: imdb dates"),
-        (["imdb", "--hlep"], "did you mean '--help'?"),
-        (["imdb", "--lr", "nan"], "--lr must be a number in (0, inf); got nan"),
         (["imdb", "--out"], "--out needs a value"),
         (["dates", "--seeds", "0"], "at least 2; got 0"),
     ],
@@ -26,10 +24,7 @@ from glassformer.config.recipes import load_recipe
 )
 def test_what_a_person_mistypes(words: list[str], message: str, cli: Callable) -> None:
     outcome = cli("train", *words)
-    assert outcome.code == 2
-    assert message in outcome.err
-    assert outcome.out == ""
-    assert len(outcome.err.splitlines()) <= 2
+    assert outcome.code == 2 and outcome.out == "" and message in outcome.err and outcome.err.count("\n") <= 2
 
 
 def test_missing_and_empty_data_files_are_data_errors_before_training(cli: Callable, tmp_path: Path) -> None:
@@ -45,49 +40,41 @@ def test_missing_and_empty_data_files_are_data_errors_before_training(cli: Calla
 
 def test_a_folder_in_use_is_refused_with_the_way_on(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     before = sorted(p.name for p in runs.classify.iterdir())
-    message = cli("train", "classify", "--train-file", runs.table, "--out", runs.classify)
-    assert message.code == 2
-    assert f"glassformer train --resume {runs.classify}" in message.err
-    assert sorted(p.name for p in runs.classify.iterdir()) == before
-    (tmp_path / "mine.txt").write_text("precious", encoding="utf-8")
-    message = cli("train", "dates", "--out", tmp_path)
-    assert message.code == 2 and "is not empty" in message.err and "--resume" not in message.err
-
-
-def test_a_folder_that_cannot_be_is_refused(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    message = cli("train", "classify", "--train-file", runs.table, "--out", tmp_path / "file" / "run")
-    assert message.code == 6 and f"{tmp_path / 'file' / 'run'} cannot be written" in message.err
+    for out, code, text in (
+        (runs.classify, 2, f"glassformer train --resume {runs.classify}"),
+        (tmp_path, 2, "is not empty"),
+        (tmp_path / "file" / "run", 6, f"{tmp_path / 'file' / 'run'} cannot be written"),
+    ):
+        message = cli("train", "classify", "--train-file", runs.table, "--out", out)
+        assert message.code == code and text in message.err
+        assert ("--resume" in message.err) == (out == runs.classify)
+    assert sorted(p.name for p in runs.classify.iterdir()) == before
 
 
-def test_json_is_the_evaluation_alone(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    message = cli("train", "classify", "--train-file", runs.table, "--out", tmp_path / "run", "--json", *SMALL)
-    assert message.code == 0
-    scores = json.loads(message.out)
-    assert scores["task"] == "classify" and 0 <= scores["accuracy"] <= 1
-    assert "step 4" in message.err and "report:" in message.err
-
-
-def test_a_recipe_by_path_with_flags_over_it(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+def test_a_recipe_by_path_with_flags_over_it_and_the_evaluation_as_json(
+    cli: Callable, runs: Runs, tmp_path: Path
+) -> None:
     recipe = tmp_path / "mine.toml"
     text = (runs.classify / "config.toml").read_text(encoding="utf-8")
     recipe.write_text(text.replace("steps = 4", "steps = 2"), encoding="utf-8")
-    message = cli("train", recipe, "--out", tmp_path / "run", "--seed", "7", "--model.n-layers=2")
+    message = cli("train", recipe, "--out", tmp_path / "run", "--seed", "7", "--model.n-layers=2", "--json")
     assert message.code == 0, message.err
-    config = load_recipe(tmp_path / "run")
+    config, scores = load_recipe(tmp_path / "run"), json.loads(message.out)
     assert (config.train.steps, config.train.seed, config.model.n_layers) == (2, 7, 2)
+    assert scores["task"] == "classify" and 0 <= scores["accuracy"] <= 1
+    assert "step 2" in message.err and "report:" in message.err
 
 
 def test_resume_goes_on_and_takes_nothing_else(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    done = cli("train", "--resume", runs.lm, "--json")
-    assert done.code == 0
-    assert json.loads(done.out)["task"] == "lm"
-    refused = cli("train", "--resume", runs.lm, "--lr", "3")
-    assert refused.code == 2 and "--lr" in refused.err
-    nothing = cli("train", "--resume", tmp_path / "gone")
-    assert nothing.code == 4 and "does not exist" in nothing.err
-    near = cli("train", "--resume", runs.lm.with_name("lmm"))
-    assert near.code == 4 and "did you mean 'lm'?" in near.err
+    assert json.loads(cli("train", "--resume", runs.lm, "--json").out)["task"] == "lm"
+    for words, code, text in (
+        ([runs.lm, "--lr", "3"], 2, "--lr"),
+        ([tmp_path / "gone"], 4, "does not exist"),
+        ([runs.lm.with_name("lmm")], 4, "did you mean 'lm'?"),
+    ):
+        refused = cli("train", "--resume", *words)
+        assert refused.code == code and text in refused.err
 
 
 def test_a_dry_run_and_one_batch_make_no_folder(cli: Callable, runs: Runs, tmp_path: Path) -> None:

@@ -22,28 +22,26 @@ WAITS = "import sys; sys.stdin.read()"
 class Started:
     """The processes that were started, each replaced by one that does nothing."""
 
+    PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
+
     def __init__(self) -> None:
         self.commands: list[list[str]] = []
         self.environments: list[dict[str, str]] = []
         self.processes: list[subprocess.Popen[bytes]] = []
 
-    def __call__(self, command: list[str], env: dict[str, str], stdin: int, stdout: int) -> subprocess.Popen[bytes]:
+    def start(self, command: list[str], env: dict[str, str], stdin: int, stdout: int) -> subprocess.Popen[bytes]:
         self.commands.append(command)
         self.environments.append(env)
-        process = subprocess.Popen([sys.executable, "-c", WAITS], stdin=stdin, stdout=stdout)
-        self.processes.append(process)
-        return process
+        self.processes.append(subprocess.Popen([sys.executable, "-c", WAITS], stdin=stdin, stdout=stdout))
+        return self.processes[-1]
+
+    Popen = start
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     started = Started()
-
-    class Replaced:
-        PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
-        Popen = staticmethod(started)
-
-    monkeypatch.setattr(explain, "subprocess", Replaced)
+    monkeypatch.setattr(explain, "subprocess", started)
     return started
 
 
@@ -54,20 +52,27 @@ def trained(folder: Path, name: str, *more: str) -> int:
     return main(["train", "classify", "--train-file", str(table), "--out", str(folder / name), *FLAGS, *fixed, *more])
 
 
-def test_watching_changes_no_bit_and_ends_with_the_training(tmp_path: Path, started: Started) -> None:
+def test_watching_changes_no_bit_and_ends_with_the_training_and_a_replay_is_written(
+    tmp_path: Path, started: Started, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert trained(tmp_path, "plain") == 0
     assert not started.commands
     assert trained(tmp_path, "watched", "--watch", "--no-browser") == 0
     ((_, _, code, *arguments),) = started.commands
+    run = tmp_path / "watched"
     assert code == explain.CHILD
-    assert arguments == ["watch", str(tmp_path / "watched"), "--control", "--device=cpu", "--no-browser"]
+    assert arguments == ["watch", str(run), "--control", "--device=cpu", "--no-browser"]
     assert started.environments[0]["OMP_NUM_THREADS"] == "1"
     assert started.processes[0].returncode is not None, "it has ended"
-    weights = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("plain", "watched")]
+    weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (tmp_path / "plain", run)]
     assert weights[0] == weights[1]
-    assert [*step_folders(tmp_path / "watched" / "snapshots")] == [0, 16]
-    assert main(["train", "--resume", str(tmp_path / "watched"), "--watch"]) == 0
+    assert [*step_folders(run / "snapshots")] == [0, 16]
+    assert main(["train", "--resume", str(run), "--watch"]) == 0
     assert len(started.commands) == 1, "there is no step to watch"
+    assert main(["watch", str(run), "-o", str(tmp_path / "replay.html")]) == 0
+    assert "written:" in capsys.readouterr().err
+    saved = Page((tmp_path / "replay.html").read_text(encoding="utf-8")).data()["training"]
+    assert saved["now"]["state"] == "finished" and len(saved["answers"]) == len(saved["texts"]) * 4
 
 
 def test_a_page_that_cannot_be_started_stops_no_training(
@@ -114,11 +119,3 @@ def test_refusals_are_a_sentence(
     assert main(command.split()) == 2
     assert REFUSED[command] in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-def test_a_replay_is_written(tmp_path: Path, started: Started, capsys: pytest.CaptureFixture[str]) -> None:
-    assert trained(tmp_path, "run", "--watch") == 0
-    assert main(["watch", str(tmp_path / "run"), "-o", str(tmp_path / "replay.html")]) == 0
-    assert "written:" in capsys.readouterr().err
-    saved = Page((tmp_path / "replay.html").read_text(encoding="utf-8")).data()["training"]
-    assert saved["now"]["state"] == "finished" and len(saved["answers"]) == len(saved["texts"]) * 4

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from tests.decode.toys import BOS, EOS, PAD, language_model, sentences, translator
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.incremental import ModelDecoder, TranslationDecoder
@@ -17,21 +18,13 @@ BEAM = DecodeConfig(beam_size=4, n_best=3, max_new_tokens=16)
 
 
 @pytest.fixture(scope="module")
-def translators(toy):
+def translators():
     """Of different sizes, whose vocabulary is the same."""
-    return Ensemble([toy.translator(0), toy.translator(1, n_layers=1, d_ff=16), toy.translator(2)]).eval()
+    return Ensemble([translator(0), translator(1, n_layers=1, d_ff=16), translator(2)]).eval()
 
 
-def translate(toy, model, sources, config=BEAM, **options):
-    return translate_ids(model, sources, config, (toy.PAD, toy.BOS, toy.EOS), **options)
-
-
-def log_prob_of(model, toy, source, ids):
-    """Of a whole translation, end included, in one pass over all of it."""
-    with torch.inference_mode():
-        logits = model(torch.tensor([source]), torch.tensor([[toy.BOS, *ids]]))[0]
-    output = logits.log_softmax(-1)
-    return sum(output[i, token].item() for i, token in enumerate([*ids, toy.EOS]))
+def translate(model, sources, config=BEAM, **options):
+    return translate_ids(model, sources, config, (PAD, BOS, EOS), **options)
 
 
 def test_the_mean_is_of_probabilities_not_of_logits() -> None:
@@ -40,17 +33,18 @@ def test_the_mean_is_of_probabilities_not_of_logits() -> None:
     assert torch.allclose(mean, (sure.softmax(-1) + unsure.softmax(-1)) / 2)
 
 
-def test_a_search_finds_what_one_pass_finds_as_likely(toy, translators) -> None:
-    for source, found in zip(s := toy.sentences(3, 8), translate(toy, translators, s), strict=True):
+def test_a_search_finds_what_one_pass_finds_as_likely(translators) -> None:
+    for source, found in zip(s := sentences(3, 8), translate(translators, s), strict=True):
         assert len(found) == 3
-        for hypothesis in found:
-            if hypothesis.finished:
-                expected = log_prob_of(translators, toy, source, hypothesis.ids)
-                assert hypothesis.log_prob == pytest.approx(expected, abs=1e-3)
+        for h in (h for h in found if h.finished):
+            with torch.inference_mode():
+                logits = translators(torch.tensor([source]), torch.tensor([[BOS, *h.ids]]))[0]
+            total = logits.log_softmax(-1)[torch.arange(len(h.ids) + 1), [*h.ids, EOS]].sum()
+            assert h.log_prob == pytest.approx(float(total), abs=1e-3)
 
 
-def test_language_models_write_the_likeliest_of_the_mean(toy) -> None:
-    both = Ensemble([toy.language_model(0), toy.language_model(1, d_ff=16)]).eval()
+def test_language_models_write_the_likeliest_of_the_mean() -> None:
+    both = Ensemble([language_model(0), language_model(1, d_ff=16)]).eval()
     greedy = DecodeConfig(temperature=0.0, max_new_tokens=8)
     [written] = generate_ids(both, [[4, 5]], greedy)
     text = [4, 5]
@@ -65,16 +59,16 @@ def test_language_models_write_the_likeliest_of_the_mean(toy) -> None:
     assert torch.equal(decoder.step(tokens), first)
 
 
-def test_the_shortest_context_counts(toy) -> None:
-    short = Ensemble([toy.translator(max_len=32), toy.translator(max_len=12)])
+def test_the_shortest_context_counts() -> None:
+    short = Ensemble([translator(max_len=32), translator(max_len=12)])
     assert TranslationDecoder(short, torch.tensor([[4, 5, 2]])).max_len == short.max_len == 12
 
 
-def test_every_member_is_cast(toy) -> None:
-    whole = Ensemble([toy.translator(0, tie_embeddings=True), toy.translator(1)]).eval()
+def test_every_member_is_cast() -> None:
+    whole = Ensemble([translator(0, tie_embeddings=True), translator(1)]).eval()
     cut = cast_for_inference(whole, "bf16")
     assert not cut.training and len(members_of(cut)) == 2
-    src, tgt = torch.tensor([[4, 5, 2]]), torch.tensor([[toy.BOS, 7]])
+    src, tgt = torch.tensor([[4, 5, 2]]), torch.tensor([[BOS, 7]])
     with torch.inference_mode():
         output = [cast_for_inference(member, "bf16")(src, tgt) for member in whole.members]
         assert torch.allclose(cut(src, tgt), mean_logits(output))

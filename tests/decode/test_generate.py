@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.helpers.uncached import recompute
+from tests.decode.toys import EOS, PAD, language_model, sentences
 
 from glassformer.config import DecodeConfig
 from glassformer.decode.jobs import generate_ids
@@ -13,9 +13,9 @@ from glassformer.errors import UsageError
 from glassformer.text.long_text import window_start
 
 
-@pytest.fixture(scope="module", params=["sinusoidal", "rotary", "learned"])
-def model(request, toy):
-    return toy.language_model(positions=request.param)
+@pytest.fixture(scope="module", params=["rotary", "learned"])
+def model(request):
+    return language_model(positions=request.param)
 
 
 def by_definition(model, prompt, config, row, eos):
@@ -42,56 +42,29 @@ def by_definition(model, prompt, config, row, eos):
     ],
     ids=["long", "filtered", "greedy"],
 )
-def test_equals_the_definition_for_prompts_of_any_length(toy, model, config, monkeypatch):
-    prompts = [*toy.sentences(0, 8, 19), [4] * 16, [5] * 17, list(range(3, 19)) * 3]
-    eos = toy.EOS
+def test_equals_the_definition_for_prompts_of_any_length(model, config, monkeypatch):
+    """In batches of any size and in several processes, with a cache."""
+    prompts = [*sentences(0, 6, 19), [4] * 16, [5] * 17, list(range(3, 19)) * 3]
+    eos = EOS
     expected = [by_definition(model, prompt, config, 100 + i, eos) for i, prompt in enumerate(prompts)]
     for batch_rows in (64, 1, 4):
         monkeypatch.setattr("glassformer.decode.jobs.BATCH_ROWS", batch_rows)
         assert generate_ids(model, prompts, config, eos=eos, first_row=100) == expected
-    recompute(monkeypatch)
-    assert generate_ids(model, prompts, config, eos=eos, first_row=100) == expected
+    with monkeypatch.context() as patch:
+        patch.setattr("glassformer.decode.jobs.n_workers_for", lambda *_: 3)
+        assert generate_ids(model, prompts, config, eos=eos, first_row=100) == expected
 
 
-def test_prompts_can_be_handed_over_in_pieces_and_any_order(toy, model):
-    prompts, config = toy.sentences(1, 10, 19), DecodeConfig(max_new_tokens=12)
-    whole = generate_ids(model, prompts, config, eos=toy.EOS)
-    first = generate_ids(model, prompts[:4], config, eos=toy.EOS)
-    assert first + generate_ids(model, prompts[4:], config, eos=toy.EOS, first_row=4) == whole
-    assert generate_ids(model, prompts[7:8], config, eos=toy.EOS, first_row=7) == whole[7:8]
-
-
-def test_processes_write_what_one_does(toy, model, monkeypatch):
-    prompts, config = toy.sentences(1, 10, 19), DecodeConfig(max_new_tokens=12)
-    alone = generate_ids(model, prompts, config, eos=toy.EOS)
-    monkeypatch.setattr("glassformer.decode.jobs.n_workers_for", lambda *_: 3)
-    assert generate_ids(model, prompts, config, eos=toy.EOS) == alone
-
-
-def test_seeds_and_rows_differ(toy, model):
-    prompts = [[5, 6]] * 8
-    texts = generate_ids(model, prompts, DecodeConfig(max_new_tokens=15))
-    assert len({tuple(text) for text in texts}) == 8
-    assert generate_ids(model, prompts, DecodeConfig(max_new_tokens=15, decode_seed=1)) != texts
-    assert all(len(text) == 15 for text in texts)  # no EOS given, so nothing ends early
-
-
-def test_banned_tokens_are_not_written(toy, model):
-    texts = generate_ids(model, [[5]] * 20, DecodeConfig(max_new_tokens=20), suppress_tokens=[toy.PAD, 7])
-    assert not {toy.PAD, 7} & {token for text in texts for token in text}
-
-
-def test_nothing_in_nothing_out(model):
-    assert generate_ids(model, [], DecodeConfig()) == []
-
-
-def test_an_empty_prompt_is_named(model):
+def test_banned_tokens_are_not_written_and_nothing_ends_without_an_end_token(model):
+    texts = generate_ids(model, [[5]] * 20, DecodeConfig(max_new_tokens=20), suppress_tokens=[PAD, 7])
+    assert not {PAD, 7} & {token for text in texts for token in text}
+    assert all(len(text) == 20 for text in texts) and generate_ids(model, [], DecodeConfig()) == []
     with pytest.raises(UsageError, match="prompt 1 is empty"):
         generate_ids(model, [[5], []], DecodeConfig())
 
 
-def test_training_mode_comes_back(toy):
-    model = toy.language_model(dropout=0.5).train()
+def test_training_mode_comes_back():
+    model = language_model(dropout=0.5).train()
     config = DecodeConfig(max_new_tokens=6)
     assert generate_ids(model, [[5]], config) == generate_ids(model, [[5]], config)
     assert model.training

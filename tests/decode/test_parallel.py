@@ -51,34 +51,24 @@ def test_threads_are_as_before() -> None:
     assert torch.get_num_threads() == before
 
 
-def test_an_error_of_ours_is_raised_as_it_is() -> None:
-    def work(i: int) -> int:
-        if i:
-            raise DivergedError("no numbers", "an earlier checkpoint")
-        return i
-
-    with pytest.raises(DivergedError, match="no numbers") as caught:
-        map_forked(work, [0, 1], 2)
-    assert caught.value.hint == "an earlier checkpoint"
+def raise_ours() -> None:
+    raise DivergedError("no numbers", "an earlier checkpoint")
 
 
-def test_a_lost_process_is_told() -> None:
-    def work(i: int) -> None:
-        if i:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    with pytest.raises(ResourceError, match="worker died"):
-        map_forked(work, [0, 1], 2)
+@pytest.mark.parametrize(
+    ("act", "error", "message", "more"),
+    [
+        (raise_ours, DivergedError, "no numbers", "an earlier checkpoint"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), ResourceError, "worker died", ""),
+        (lambda: [].pop(), IndexError, "pop from empty list", "lambda: [].pop()"),  # the place in the worker
+    ],
+    ids=["ours", "killed", "bug"],
+)
+def test_what_goes_wrong_in_a_process_is_raised(act, error, message: str, more: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        map_forked(lambda i: act() if i else i, [0, 1], 2)
+    assert more in f"{getattr(caught.value, 'hint', '')}{caught.value.__cause__}"
     assert not multiprocessing.active_children()
-
-
-def test_a_bug_is_told_with_the_place_in_the_worker() -> None:
-    def work(i: int) -> int:
-        return 1 // (1 - i)
-
-    with pytest.raises(ZeroDivisionError) as caught:
-        map_forked(work, [0, 1], 2)
-    assert "return 1 // (1 - i)" in str(caught.value.__cause__)
 
 
 def test_none_is_left_behind_after_ctrl_c() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.decode.toys import BOS, EOS, TableDecoder, log_probs, random_table
 from tests.helpers.for_each import for_each
 
 from glassformer.config import DecodeConfig
@@ -69,12 +70,6 @@ def test_draws_follow_the_filtered_softmax(config):
     assert chi_square < 24.3  # 99.9% quantile at 7 degrees of freedom
 
 
-def test_log_prob_is_the_model_s_own():
-    logits = torch.randn(50, 9, generator=torch.Generator().manual_seed(0))
-    token, log_prob = sample_tokens(logits, DecodeConfig(temperature=0.3, top_k=2), numbers(0, 50))
-    assert torch.equal(log_prob, logits.log_softmax(-1)[torch.arange(50), token])
-
-
 @for_each("temperature", [0.0, 1e-300])
 def test_no_temperature_is_greedy(temperature):
     logits = torch.randn(50, 9, generator=torch.Generator().manual_seed(1))
@@ -110,37 +105,37 @@ def test_the_window_holds_half_to_all_of_the_context(max_len, n):
     assert start <= window_start(n + 1, max_len)
 
 
-def test_prompts_of_unequal_length_give_what_they_give_alone(toy):
-    table = toy.random_table(0, 1, 9).expand(20, -1, -1, -1)
+def test_prompts_of_unequal_length_give_what_they_give_alone():
+    table = random_table(0, 1, 9).expand(20, -1, -1, -1)
     prompts = [[3 + (i * k) % 6 for k in range(1 + i % 7)] for i in range(20)]
     limits = [1 + i % 5 for i in range(20)]
     config = DecodeConfig(temperature=0.9, top_p=0.95)
-    together = sample(toy.TableDecoder(table), prompts, config, limits=limits, rows=list(range(20)), eos=toy.EOS)
+    together = sample(TableDecoder(table), prompts, config, limits=limits, rows=list(range(20)), eos=EOS)
     for i in range(20):
-        decoder = toy.TableDecoder(table[:1])
-        (alone,) = sample(decoder, prompts[i : i + 1], config, limits=limits[i : i + 1], rows=[i], eos=toy.EOS)
+        decoder = TableDecoder(table[:1])
+        (alone,) = sample(decoder, prompts[i : i + 1], config, limits=limits[i : i + 1], rows=[i], eos=EOS)
         assert alone == together[i]
         assert len(alone.ids) + alone.finished <= limits[i]
         assert alone.finished or len(alone.ids) == limits[i]
     assert any(h.finished for h in together) and not all(h.finished for h in together)
 
 
-def test_log_prob_and_score_are_of_what_was_written(toy):
-    table, config = toy.random_table(1, 6, 7), DecodeConfig(length_penalty=1.0)
-    found = sample(toy.TableDecoder(table), [[toy.BOS]] * 6, config, limits=[8] * 6, rows=range(6), eos=toy.EOS)
+def test_log_prob_and_score_are_the_model_s_own_of_what_was_written():
+    table, config = random_table(1, 6, 7), DecodeConfig(length_penalty=1.0, temperature=0.5, top_k=3)
+    found = sample(TableDecoder(table), [[BOS]] * 6, config, limits=[8] * 6, rows=range(6), eos=EOS)
     for i, h in enumerate(found):
-        text = h.ids + [toy.EOS] * h.finished
-        total = sum(toy.log_probs(table, i, h.ids[:k])[v] for k, v in enumerate(text))
+        text = h.ids + [EOS] * h.finished
+        total = sum(log_probs(table, i, h.ids[:k])[v] for k, v in enumerate(text))
         assert h.log_prob == pytest.approx(total, abs=1e-4)
         assert h.score == pytest.approx(h.log_prob / len(text))
 
 
-def test_done_rows_leave_the_batch(toy):
+def test_done_rows_leave_the_batch():
     table = torch.zeros(16, 6, 6, 6)
-    table[:8, ..., toy.EOS] = 100.0
-    table[8:, ..., toy.EOS] = -100.0
-    decoder = toy.TableDecoder(table)
-    sample(decoder, [[3]] * 16, DecodeConfig(), limits=[5] * 16, rows=range(16), eos=toy.EOS)
+    table[:8, ..., EOS] = 100.0
+    table[8:, ..., EOS] = -100.0
+    decoder = TableDecoder(table)
+    sample(decoder, [[3]] * 16, DecodeConfig(), limits=[5] * 16, rows=range(16), eos=EOS)
     assert decoder.rows_seen == [16, 8, 8, 8, 8]
 
 

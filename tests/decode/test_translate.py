@@ -7,14 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.helpers.uncached import recompute
+from tests.decode.toys import BOS, EOS, PAD, sentences, translator
 
 from glassformer.config import DecodeConfig
 from glassformer.data.batches import length_buckets
-from glassformer.data.corpus import RaggedArray
-from glassformer.decode.incremental import TranslationDecoder
 from glassformer.decode.jobs import translate_ids
-from glassformer.decode.search import Hypothesis, beam_search
+from glassformer.decode.search import Hypothesis
 from glassformer.errors import UsageError
 from glassformer.text.long_text import length_limit
 
@@ -26,17 +24,12 @@ VARIANTS = [
 
 
 @pytest.fixture(scope="module", params=VARIANTS, ids=["paper", "modern", "post-norm"])
-def model(request, toy):
-    return toy.translator(**request.param)
+def model(request):
+    return translator(**request.param)
 
 
-@pytest.fixture(scope="session")
-def translate(toy):
-    def run(model, sources, options=None, **config):
-        special = (toy.PAD, toy.BOS, toy.EOS)
-        return translate_ids(model, sources, DecodeConfig(**config), special, **(options or {}))
-
-    return run
+def translate(model, sources, options=None, **config):
+    return translate_ids(model, sources, DecodeConfig(**config), (PAD, BOS, EOS), **(options or {}))
 
 
 def assert_same(found, expected):
@@ -54,17 +47,9 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=["greedy", "beam", "sample"])
-def test_cached_equals_uncached(toy, model, translate, way, monkeypatch):
-    sources = toy.sentences(0, 8)
-    cached = translate(model, sources, **way)
-    recompute(monkeypatch)
-    assert_same(cached, translate(model, sources, **way))
-
-
 @pytest.mark.parametrize("way", WAYS[:2], ids=["greedy", "beam"])
-def test_batch_size_and_order_change_nothing(toy, model, translate, way, monkeypatch):
-    sources = toy.sentences(1, 8)
+def test_batch_size_and_order_change_nothing(model, way, monkeypatch):
+    sources = sentences(1, 8)
     expected = [translate(model, [source], **way)[0] for source in sources]
     assert_same(translate(model, sources, **way), expected)
     assert_same(translate(model, sources[::-1], **way)[::-1], expected)
@@ -72,53 +57,36 @@ def test_batch_size_and_order_change_nothing(toy, model, translate, way, monkeyp
     assert_same(translate(model, sources, **way), expected)
 
 
-def test_batch_size_does_not_change_samples(toy, translate, monkeypatch):
-    sources, config = toy.sentences(2, 14), {"sample": True, "n_best": 3, "temperature": 1.2}
-    model = toy.translator()
+def test_a_sample_is_that_of_its_place_whatever_the_batch(monkeypatch):
+    """A stream of the same sentence has other samples in every place, also beyond the first piece."""
+    sources, config = sentences(2, 14), {"sample": True, "n_best": 3, "temperature": 1.2}
+    model = translator()
     whole = translate(model, sources, **config)
     assert translate(model, sources, decode_seed=1, **config) != whole
+    rest = translate(model, sources[1:], {"first_row": 1}, **config)
+    assert_same(translate(model, sources[:1], **config) + rest, whole)
+    assert translate(model, sources[1:], **config) != rest
     monkeypatch.setattr("glassformer.decode.jobs.MAX_TOKENS", 1)
     assert_same(translate(model, sources, **config), whole)
 
 
-def test_sources_can_be_handed_over_in_pieces(toy, translate):
-    """A stream of the same sentence has other samples in every place, also beyond the first piece."""
-    sources, config = toy.sentences(2, 14), {"sample": True, "n_best": 2}
-    model = toy.translator()
-    whole = translate(model, sources, **config)
-    rest = translate(model, sources[1:], {"first_row": 1}, **config)
-    assert_same(translate(model, sources[:1], **config) + rest, whole)
-    assert translate(model, sources[1:], **config) != rest
-
-
-def test_more_padding_changes_nothing(toy, model):
-    sources, config = toy.sentences(3, 6), DecodeConfig(beam_size=3, n_best=2)
-    padded, real = RaggedArray.from_lists(sources).padded(np.arange(len(sources)), toy.PAD)
-    src, mask = torch.from_numpy(padded), None if real.all() else torch.from_numpy(real)
-    found = []
-    for extra in (0, 7):
-        more = torch.nn.functional.pad(src, (0, extra), value=5)  # whatever the padding holds
-        with torch.no_grad():
-            decoder = TranslationDecoder(model, more, torch.nn.functional.pad(mask, (0, extra)))
-            found.append(beam_search(decoder, [9] * 6, config, bos=toy.BOS, eos=toy.EOS, pad=toy.PAD))
-    assert_same(*found)
-
-
-def test_log_prob_is_what_the_model_says_of_the_whole_text(toy, model, translate):
-    sources = toy.sentences(5, 5)
-    for source, hypotheses in zip(sources, translate(model, sources, beam_size=3, n_best=3), strict=True):
+@pytest.mark.parametrize("way", WAYS, ids=["greedy", "beam", "sample"])
+def test_log_prob_is_what_the_model_says_of_the_whole_text(model, way):
+    """In one pass without a cache."""
+    sources = sentences(5, 5)
+    for source, hypotheses in zip(sources, translate(model, sources, **way), strict=True):
         for h in hypotheses:
-            text = h.ids + [toy.EOS] * h.finished
+            text = h.ids + [EOS] * h.finished
             with torch.no_grad():
-                logits = model(torch.tensor([source]), torch.tensor([[toy.BOS, *text[:-1]]]))[0]
+                logits = model(torch.tensor([source]), torch.tensor([[BOS, *text[:-1]]]))[0]
             total = logits.log_softmax(-1)[torch.arange(len(text)), text].sum()
             assert h.log_prob == pytest.approx(float(total), abs=1e-3)
             assert h.score == pytest.approx(h.log_prob / len(text), abs=1e-6)
 
 
-def test_prefixes(toy, model, translate, monkeypatch):
+def test_prefixes(model, monkeypatch):
     monkeypatch.setattr("glassformer.decode.jobs.MAX_TOKENS", 80)
-    sources = toy.sentences(6, 6)
+    sources = sentences(6, 6)
     prefixes = [[], [5], [7, 9, 4], [], [6, 6], [11]]
     found = translate(model, sources, {"prefixes": prefixes}, beam_size=3, max_new_tokens=14)
     for i, prefix in enumerate(prefixes):
@@ -126,63 +94,50 @@ def test_prefixes(toy, model, translate, monkeypatch):
         assert_same([found[i]], translate(model, [sources[i]], {"prefixes": [prefix]}, beam_size=3, max_new_tokens=14))
 
 
-def test_limits(toy, model, translate):
-    for (h,) in translate(model, toy.sentences(7, 10), beam_size=2, max_new_tokens=3):
+def test_limits(model):
+    for (h,) in translate(model, sentences(7, 10), beam_size=2, max_new_tokens=3):
         assert len(h.ids) + h.finished <= 3
-    longest = [[5] * model.max_len]
-    assert len(translate(model, longest, beam_size=2)[0][0].ids) <= model.max_len
-    assert length_limit(10, 256, 256) == 40
-    assert length_limit(200, 256, 300) == 256
-    assert length_limit(10, 256, 7) == 7
+    assert len(translate(model, [[5] * model.max_len], beam_size=2)[0][0].ids) <= model.max_len
+    assert [length_limit(*sizes) for sizes in ((10, 256, 256), (200, 256, 300), (10, 256, 7))] == [40, 256, 7]
 
 
-def test_empty_sources_have_empty_translations(toy, translate):
-    model = toy.translator()
-    assert translate(model, []) == []
-    nothing = [Hypothesis([], 0.0, 0.0, True)]
-    found = translate(model, [[], [5, 6], []], beam_size=2)
-    assert (found[0], found[2]) == (nothing, nothing)
-    assert_same([found[1]], translate(model, [[5, 6]], beam_size=2))
+def test_empty_sources_have_empty_translations():
+    model, nothing = translator(), [Hypothesis([], 0.0, 0.0, True)]
+    first, some, last = translate(model, [[], [5, 6], []], beam_size=2)
+    assert first == last == nothing and translate(model, []) == []
+    assert_same([some], translate(model, [[5, 6]], beam_size=2))
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_dropout_is_off_while_decoding_and_the_mode_comes_back(toy, translate, training):
-    model = toy.translator(dropout=0.5).train(training)
-    sources = toy.sentences(8, 5)
-    assert translate(model, sources) == translate(model, sources)
-    assert model.training == training
+def test_dropout_is_off_while_decoding_and_the_mode_comes_back(training):
+    model = translator(dropout=0.5).train(training)
+    assert translate(model, sentences(8, 5)) == translate(model, sentences(8, 5))
     with pytest.raises(UsageError):
         translate(model, [[5] * 99])
     assert model.training == training
 
 
-def test_prefixes_are_not_for_samples(toy, translate):
+def test_what_cannot_be_translated_is_refused():
+    model = translator()
     with pytest.raises(UsageError, match="not with sampling"):
-        translate(toy.translator(), [[5]], {"prefixes": [[5]]}, sample=True)
-
-
-def test_a_source_beyond_the_model_is_named(toy, translate):
+        translate(model, [[5]], {"prefixes": [[5]]}, sample=True)
     with pytest.raises(UsageError, match="source 1 has 33 tokens, and the model reads at most 32"):
-        translate(toy.translator(), [[5], [5] * 33])
+        translate(model, [[5], [5] * 33])
 
 
 @settings(deadline=None)
-@given(lengths=st.lists(st.integers(0, 30), max_size=60), max_tokens=st.integers(0, 200))
+@given(lengths=st.lists(st.integers(1, 30), max_size=60), max_tokens=st.integers(0, 200))
 def test_batches_hold_every_source_once_within_budget(lengths, max_tokens):
-    requested = np.flatnonzero(np.array(lengths, np.int64))  # as `translate_ids` does: nothing is asked of no tokens
-    batches = [
-        requested[batch[::-1]].tolist() for batch in length_buckets(np.array(lengths, np.int64)[requested], max_tokens)
-    ]
-    assert sorted(i for batch in batches for i in batch) == [i for i, n in enumerate(lengths) if n]
-    for batch in batches:
-        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens
+    batches = [batch[::-1].tolist() for batch in length_buckets(np.array(lengths, np.int64), max_tokens)]
+    assert sorted(i for batch in batches for i in batch) == [*range(len(lengths))]
+    assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens for batch in batches)
     order = [lengths[i] for batch in batches for i in batch]
     assert order == sorted(order, reverse=True)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["greedy", "beam", "sample"])
-def test_processes_write_what_one_does(toy, model, translate, way, monkeypatch):
-    sources = [*toy.sentences(0, 9), [], *toy.sentences(3, 5)]
+def test_processes_write_what_one_does(way, monkeypatch):
+    model, sources = translator(), [*sentences(0, 9), [], *sentences(3, 5)]
     alone = translate(model, sources, **way)
     monkeypatch.setattr("glassformer.decode.jobs.n_workers_for", lambda *_: 3)
     assert_same(translate(model, sources, **way), alone)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-import pytest
 import torch
 
-from glassformer.cli.main import main
 from glassformer.config.recipes import load_recipe
 from glassformer.models import LanguageModel
 from glassformer.models.build import decoder_flops
@@ -35,19 +32,3 @@ def test_the_page_s_arithmetic_is_that_of_the_recipe() -> None:
         f"the logits of {c.max_tokens:,} tokens, their softmax and gradient take\n  {logits}",
     ):
         assert message in PAGE, message
-
-
-def test_its_dry_run_counts_the_rows_that_eight_processes_share(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = tmp_path / "text"
-    text.mkdir()
-    (text / "a.txt").write_text("To be, or not to be, that is the question: " * 200, encoding="utf-8")
-    line = re.search(r"glassformer train gpt2-124m .*", PAGE)
-    assert line is not None and "--train-file" in line[0]
-    small = "--text.max-len 32 --max-tokens 64 --model.n-layers 1 --model.d-model 24 --model.n-heads 2 --no-compile"
-    given = ["train", "gpt2-124m", "--train-file", str(text), "--device", "cpu", *small.split(), "--dry-run"]
-    assert main([*given, "--out", str(tmp_path / "run")]) == 0
-    message = "".join(capsys.readouterr())
-    assert re.search(r"model +[\d,]+ parameters", message) and "speed" in message, message
-    assert not (tmp_path / "run").exists()

@@ -26,10 +26,12 @@ def run(folder: Path, code: str, *flags: str, **environment: str) -> subprocess.
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_cell_that_finds_the_book_comes_before_the_first_code() -> None:
+def test_a_cell_that_finds_the_book_comes_before_the_first_code_that_needs_it() -> None:
     cells = cells_of("import torch\nfrom exercises import heads\n")
     assert [cell["cell_type"] for cell in cells] == ["markdown", "code", "code", "code"]
     assert "".join(cells[1]["source"]) == notebooks.FIND_BOOK.rstrip()
+    alone = [{"cell_type": "code", "source": ["import torch\n"]}]
+    assert len(notebooks.cleaned({"cells": alone})["cells"]) == 1
 
 
 def test_cells_before_it_need_torch_alone_and_pictures_of_the_page_are_left_out() -> None:
@@ -40,21 +42,10 @@ def test_cells_before_it_need_torch_alone_and_pictures_of_the_page_are_left_out(
     assert sources == [codes[1], notebooks.FIND_BOOK.rstrip(), *codes[2:]]
 
 
-def test_a_notebook_that_needs_torch_alone_has_no_such_cell() -> None:
-    cells = [{"cell_type": "code", "source": ["import torch\n"]}]
-    assert len(notebooks.cleaned({"cells": cells})["cells"]) == 1
-
-
 def test_it_finds_the_book_of_a_package_installed_from_a_clone(tmp_path: Path) -> None:
     code = "import importlib.util\nprint(importlib.util.find_spec('exercises').origin)"
     done = run(tmp_path, code, "-S", PYTHONPATH=str(ROOT / "src"))
     assert Path(done.stdout.strip()) == ROOT / "docs" / "book" / "exercises" / "__init__.py", done.stderr
-
-
-def test_it_uses_the_files_beside_it_first(tmp_path: Path) -> None:
-    (tmp_path / "exercises").mkdir()
-    done = run(tmp_path, "print(len(sys.path) and sys.path[0] == '')", "-S", PYTHONPATH=str(ROOT / "src"))
-    assert done.stdout.strip() == "True", done.stderr
 
 
 def test_it_says_where_to_get_them_otherwise(tmp_path: Path) -> None:

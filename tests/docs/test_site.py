@@ -53,31 +53,19 @@ def test_links_lead_to_files_and_headings(path: Path) -> None:
             assert heading in slugs, f"{path.name}: {target}"
 
 
-def test_the_readme_is_one_page() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
-
-
 def test_the_reference_has_every_command_flag_recipe_and_step(tmp_path: Path) -> None:
     paths = reference_pages.write_pages(tmp_path)
     text = {path.stem: path.read_text(encoding="utf-8") for path in paths}
     assert tuple(text) == GENERATED
-    for name in COMMANDS:
-        assert f"\n## {name}\n\n```text\n" in text["command-line"]
+    assert all(f"\n## {name}\n\n```text\n" in text["command-line"] for name in COMMANDS)
     train = text["command-line"].partition("\n## train\n")[2].partition("\n## ")[0]
-    assert {flag.name for flag in flags_of(Train)} <= set(re.findall(r"--[\w.-]+", train))
-    for name in recipe_names():
-        assert f"\n## {name}\n" in text["recipes"]
-    for name in [*SITES, *OPERATIONS]:
-        assert f"| `{name}` |" in text["steps"]
-
-
-def test_no_flag_is_without_help() -> None:
-    assert [flag.name for flag in flags_of(Train) if not flag.help] == []
-
-
-def test_a_page_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:
-    first = [path.stat().st_mtime_ns for path in reference_pages.write_pages(tmp_path)]
-    assert [path.stat().st_mtime_ns for path in reference_pages.write_pages(tmp_path)] == first
+    assert {flag.name for flag in flags_of(Train) if flag.help} <= set(re.findall(r"--[\w.-]+", train))
+    assert all(flag.help for flag in flags_of(Train))
+    assert all(f"\n## {name}\n" in text["recipes"] for name in recipe_names())
+    assert all(f"| `{name}` |" in text["steps"] for name in [*SITES, *OPERATIONS])
+    first = [path.stat().st_mtime_ns for path in paths]
+    assert [path.stat().st_mtime_ns for path in reference_pages.write_pages(tmp_path)] == first, "not written again"
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120, "README is one page"
 
 
 @for_each(

@@ -13,7 +13,6 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,53 +29,51 @@ class Crash(BaseException):
 
 
 class Disk:
-    """The operations of `atomic_io` that change a disk, put in place by `install`; here they do what they always do."""
+    """The operations of `atomic_io` that change a disk, put in place by `install`; `before` each may note or fail."""
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        self._mkdir, self._rename = os.mkdir, os.replace
-        self._sync = atomic_io.sync
-        patch.setattr(atomic_io, "open", self._open, raising=False)
-        patch.setattr(atomic_io, "sync", self.sync)
-        patch.setattr(shutil, "rmtree", self.remove_tree)
+        mkdir, rename, sync = os.mkdir, os.replace, atomic_io.sync
+
+        def put(module: Any, name: str, what: str, act: Callable[..., object]) -> None:
+            def changed(path: Path, *more: Any) -> None:
+                self.before(what, path, *more)
+                act(path, *more)
+
+            patch.setattr(module, name, changed)
+
+        put(os, "mkdir", "mkdir", mkdir)
+        put(os, "replace", "rename", rename)
+        put(atomic_io, "sync", "sync", sync)
         patch.setattr(Path, "unlink", lambda path, missing_ok=False: self.remove(path))
-        patch.setattr(os, "mkdir", self.mkdir)
-        patch.setattr(os, "replace", self.rename)
+        patch.setattr(shutil, "rmtree", self.remove)
+        patch.setattr(atomic_io, "open", self.open, raising=False)
 
-    def _open(self, path: Path, mode: str = "r") -> Any:
-        return _Written(partial(self.write, path)) if mode == NEW_FILE else builtins.open(path, mode)
+    def before(self, what: str, path: Path, more: Any = None) -> None:
+        """Called before "mkdir", "write" (with the data), "sync", "rename" (with the new path) and "remove"."""
 
-    def write(self, path: Path, data: bytes) -> None:
-        with builtins.open(path, NEW_FILE) as file:
-            file.write(data)
-
-    def mkdir(self, path: Path, *mode: int) -> None:
-        self._mkdir(path, *mode)
-
-    def sync(self, path: Path) -> None:
-        self._sync(path)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._rename(old, new)
+    def open(self, path: Path, mode: str = "r") -> Any:
+        return _Written(self, path) if mode == NEW_FILE else builtins.open(path, mode)
 
     def remove(self, path: Path) -> None:
-        os.rmdir(path) if path.is_dir() and not path.is_symlink() else os.unlink(path)
-
-    def remove_tree(self, path: Path) -> None:
-        for child in sorted(path.iterdir()):
-            self.remove_tree(child) if child.is_dir() and not child.is_symlink() else self.remove(child)
-        self.remove(path)
+        is_folder = path.is_dir() and not path.is_symlink()
+        for child in sorted(path.iterdir()) if is_folder else ():
+            self.remove(child)
+        self.before("remove", path)
+        os.rmdir(path) if is_folder else os.unlink(path)
 
 
 class _Written(io.BytesIO):
     """A file that is written when it is closed."""
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+    def __init__(self, disk: Disk, path: Path) -> None:
         super().__init__()
-        self._write = write
+        self.disk, self.path = disk, path
 
     def __exit__(self, kind: Any, *more: Any) -> None:
         if kind is None:
-            self._write(self.getvalue())
+            self.disk.before("write", self.path, self.getvalue())
+            with builtins.open(self.path, NEW_FILE) as file:
+                file.write(self.getvalue())
 
 
 class CrashingDisk(Disk):
@@ -88,40 +85,22 @@ class CrashingDisk(Disk):
         self.not_on_disk: list[Path] = []
         self.renamed: list[tuple[Path, Path]] = []
 
-    def mkdir(self, path: Path, *mode: int) -> None:
-        self._count()
-        super().mkdir(path, *mode)
-
-    def write(self, path: Path, data: bytes) -> None:
-        if self.alive == 0 and self.torn and not self.crashed:
-            super().write(path, data[: len(data) // 2])
-        self._count()
-        self.not_on_disk.append(path)
-        super().write(path, data)
-
-    def sync(self, path: Path) -> None:
-        self._count()
-        self.not_on_disk = [p for p in self.not_on_disk if p != path]
-        self.renamed = [(old, new) for old, new in self.renamed if path not in (old.parent, new.parent)]
-        super().sync(path)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._count()
-        if not new.exists():
-            self.renamed.append((old, new))
-        super().rename(old, new)
-
-    def remove(self, path: Path) -> None:
-        self._count()
-        super().remove(path)
-
-    def _count(self) -> None:
+    def before(self, what: str, path: Path, more: Any = None) -> None:
         if self.alive == 0:
-            if self.power_cut and not self.crashed:
+            if not self.crashed and self.torn and what == "write":
+                path.write_bytes(more[: len(more) // 2])
+            if not self.crashed and self.power_cut:
                 self._lose_what_is_not_on_disk()
             self.crashed = True
             raise Crash
         self.alive -= 1
+        if what == "write":
+            self.not_on_disk.append(path)
+        if what == "sync":
+            self.not_on_disk = [p for p in self.not_on_disk if p != path]
+            self.renamed = [(old, new) for old, new in self.renamed if path not in (old.parent, new.parent)]
+        if what == "rename" and not more.exists():
+            self.renamed.append((path, more))
 
     def _lose_what_is_not_on_disk(self) -> None:
         for old, new in reversed(self.renamed):
@@ -138,30 +117,10 @@ class FullDisk(Disk):
     def __init__(self, no_room: Callable[[Path], bool]) -> None:
         self.no_room = no_room
 
-    def write(self, path: Path, data: bytes) -> None:
-        if self.no_room(path):
-            super().write(path, data[: len(data) // 2])
+    def before(self, what: str, path: Path, more: Any = None) -> None:
+        if what == "write" and self.no_room(path):
+            path.write_bytes(more[: len(more) // 2])
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        super().write(path, data)
-
-
-class WatchedDisk(Disk):
-    """Writes down what is done to which path: "write", "sync" or "rename" (to it)."""
-
-    def __init__(self) -> None:
-        self.log: list[tuple[str, Path]] = []
-
-    def write(self, path: Path, data: bytes) -> None:
-        self.log.append(("write", path))
-        super().write(path, data)
-
-    def sync(self, path: Path) -> None:
-        self.log.append(("sync", path))
-        super().sync(path)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self.log.append(("rename", new))
-        super().rename(old, new)
 
 
 def every_crash(

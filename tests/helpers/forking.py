@@ -19,13 +19,7 @@ from typing import Any
 
 from tests.helpers.undrawn import UNDRAWN
 
-IMPORTED = [
-    "glassformer.cli.main",
-    "glassformer.training.trainer",
-    "matplotlib.pyplot",
-    "sklearn.linear_model",
-    "torch",
-]
+IMPORTED = "glassformer.cli.main glassformer.training.trainer matplotlib.pyplot sklearn.linear_model torch".split()
 
 
 @functools.cache

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.batches import Batch
 from glassformer.data.splits import Split, TextData
+from glassformer.nn.dropout import Dropout
 from glassformer.runs.records import StepMetrics
 from glassformer.tasks import TASKS, Task
 from glassformer.training.loop import Callback, RunContext, TrainState, Validation, optimizer_step, train_steps
@@ -58,6 +60,13 @@ def data_of(task: str, n: int = 60, seed: int = 0) -> TextData:
         return Split(["".join(words)], None, name)
 
     return TextData(split("train", n), split("valid", max(8, n // 4)), split("test", max(8, n // 4)))
+
+
+def without_dropout(model: nn.Module) -> nn.Module:
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.p = 0.0
+    return model
 
 
 class Enough(Exception):

@@ -1,10 +1,7 @@
-"""The type checker of the tests: every call of a function of ours against its annotations, shapes included.
+"""The type checker of the tests: calls of our functions against their annotations, shapes included.
 
-jaxtyping gives the axes of a call their sizes and beartype compares. The two of them together, as jaxtyping joins
-them, look at every argument twice, and at the axes of functions that have none, which was two thirds of the time
-of the tests of decoding; here each function is wrapped once, and by no more than it needs. What has been compared
-once is not compared again: a call whose arguments and result have the types, shapes and dtypes of an earlier one of
-the same function has its outcome.
+jaxtyping gives the axes of a call their sizes and beartype compares. A call whose arguments have the types, shapes and
+dtypes of an earlier one of the same function is not compared again, which was most of the time.
 """
 
 from __future__ import annotations
@@ -12,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import threading
 import types
 import typing
 from collections.abc import Callable
@@ -26,13 +22,7 @@ from beartype import BeartypeConf, beartype
 
 compare = beartype(conf=BeartypeConf(is_pep484_tower=True))
 """An int is welcome where a float is asked for (PEP 484)."""
-
-
-together = jaxtyping.jaxtyped
-axes = together("context")
-"""While it is entered, axes of one name have one size."""
-
-
+with_axes = jaxtyping.jaxtyped
 SOURCE = Path(__file__).parents[2] / "src"
 
 
@@ -53,65 +43,32 @@ def modules_with_shapes() -> list[str]:
 
 
 def check(thing: Any) -> Any:
-    """A function that compares what it is given and what it returns; of a dataclass, what it is made of."""
+    """A function that compares what it is given and what it returns; of a dataclass, the shapes it is made of."""
     if not isinstance(thing, type):
         return checked(thing)
-    if dataclasses.is_dataclass(thing) and "__init__" in vars(thing):
-        hints = {name: resolved(hint, thing.__init__) for name, hint in thing.__init__.__annotations__.items()}
-        if any(map(has_axes, hints.values())):  # those of plain values check themselves, or pyright does
-            thing.__init__ = checked(thing.__init__)
+    made = vars(thing).get("__init__") if dataclasses.is_dataclass(thing) else None
+    if made and any(has_axes(resolved(hint, made)) for hint in made.__annotations__.values()):
+        thing.__init__ = checked(made)
     return thing
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isgeneratorfunction(function):
-        return together(function, typechecker=compare)  # what it yields is not looked at
-    hints = {name: resolved(hint, function) for name, hint in function.__annotations__.items()}
-    copy = types.FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
-    )
-    copy.__kwdefaults__, copy.__module__, copy.__qualname__ = (
-        function.__kwdefaults__,
-        function.__module__,
-        function.__qualname__,
-    )
-    copy.__annotations__ = hints
-    compared = compare(copy)
-    if not any(map(has_axes, hints.values())):
-
-        @functools.wraps(function)
-        def without_axes(*args: Any, **kwargs: Any) -> Any:
-            # While a graph is recorded, sizes are symbols, which are no int.
-            return (function if torch.compiler.is_exporting() else compared)(*args, **kwargs)
-
-        return without_axes
-
-    @functools.wraps(copy)
-    def answered(*_args: Any, **_kwargs: Any) -> Any:
-        return answer.value
-
-    compared_with_answer, answer = compare(answered), threading.local()
-    passed: dict[Any, set[Any]] = {}  # by signature of the arguments: those of the results
+        return with_axes(function, typechecker=compare)  # what it yields is not looked at
+    function.__annotations__ = {name: resolved(hint, function) for name, hint in function.__annotations__.items()}
+    compared, passed = with_axes(function, typechecker=compare), set[Any]()
 
     @functools.wraps(function)
-    def with_axes(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_exporting():
-            return function(*args, **kwargs)
+    def call(*args: Any, **kwargs: Any) -> Any:
         given = signature((args, tuple(kwargs.items())))
-        if given not in passed:
-            with axes:
-                result = compared(*args, **kwargs)
-            passed[given] = {signature(result)}
-            return result
-        result = function(*args, **kwargs)
-        if (returned := signature(result)) not in passed[given]:
-            answer.value = result
-            with axes:
-                compared_with_answer(*args, **kwargs)
-            passed[given].add(returned)
+        # While a graph is recorded, sizes are symbols, which are no int.
+        if given in passed or torch.compiler.is_exporting():
+            return function(*args, **kwargs)
+        result = compared(*args, **kwargs)
+        passed.add(given)
         return result
 
-    return with_axes
+    return call
 
 
 def signature(value: Any) -> Any:
@@ -144,6 +101,5 @@ def has_axes(hint: Any) -> bool:
     """Whether a tensor's shape stands anywhere in a type."""
     if isinstance(hint, list):  # the parameters of a Callable
         return any(map(has_axes, hint))
-    if isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray):
-        return True
-    return any(map(has_axes, typing.get_args(hint)))
+    shaped = isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray)
+    return shaped or any(map(has_axes, typing.get_args(hint)))

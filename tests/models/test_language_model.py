@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,6 @@ from tests.helpers.for_each import for_each
 
 from glassformer.config import ModelConfig
 from glassformer.models import LanguageModel
-from glassformer.nn import attention
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
 POSITIONS = st.sampled_from(["sinusoidal", "learned", "rotary", "none"])
@@ -63,14 +61,6 @@ def test_cached_equals_uncached(chunks, positions, max_ngram, seed) -> None:
     parts = [model(part, cache=cache) for part in ids.split(chunks, dim=1)]
     assert cache.length == ids.shape[1]
     torch.testing.assert_close(torch.cat(parts, dim=1), model(ids), atol=1e-5, rtol=1e-5)
-
-
-def test_the_mask_is_built_once_for_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = []
-    build = attention.causal_mask
-    monkeypatch.setattr(attention, "causal_mask", lambda *args: built.append(args) or build(*args))
-    model_of(n_layers=5)(torch.randint(20, (2, 7)))
-    assert [args[:2] for args in built] == [(7, 7)]
 
 
 @for_each("max_ngram", [0, 4])

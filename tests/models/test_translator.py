@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,15 +58,12 @@ def test_a_future_target_token_never_changes_the_past(n, at, positions, seed) ->
 
 
 def test_every_source_token_may_change_every_logit() -> None:
-    model = model_of()
-    src, tgt = torch.randint(20, (1, 6)), torch.randint(20, (1, 4))
-    before = model(src, tgt)
-    for i in range(6):
-        other = src.clone()
-        other[0, i] = (src[0, i] + 1) % 20
-        assert ((model(src=other, tgt_in=tgt) - before).abs().amax(-1) > 1e-6).all()
+    model, src, tgt = model_of(), torch.randint(20, (1, 6)), torch.randint(20, (1, 4))
+    others = (src.repeat(6, 1) + torch.eye(6, dtype=torch.long)) % 20
+    assert ((model(others, tgt.repeat(6, 1)) - model(src, tgt)).abs().amax(-1) > 1e-6).all()
 
 
+@pytest.mark.row("5.1")
 @settings(deadline=None, max_examples=40)
 @given(
     chunks=st.lists(st.integers(1, 4), min_size=1, max_size=6),
@@ -82,6 +80,14 @@ def test_cached_equals_uncached_with_any_beam(chunks, beam, positions, seed) -> 
     parts = [model.decode(part, memory, real, cache) for part in tgt.split(chunks, dim=1)]
     whole = model(src.repeat_interleave(beam, 0), tgt, real.repeat_interleave(beam, 0))
     torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
+
+
+def test_the_output_bias_is_added_to_each_logit() -> None:
+    model, ids = model_of(output_bias=True), torch.tensor([[1, 2, 3]])
+    before = model(ids, ids)
+    with torch.no_grad():
+        model.output_bias += torch.arange(20.0)
+    torch.testing.assert_close(model(ids, ids), before + torch.arange(20.0))
 
 
 def test_sentences_leave_and_hypotheses_change_places() -> None:

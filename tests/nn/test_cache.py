@@ -5,22 +5,16 @@ from __future__ import annotations
 import torch
 from tests.helpers.for_each import for_each
 
-from glassformer.nn.attention import FIRST_CAPACITY, DecoderCache, KVCache, positions_of
+from glassformer.nn.attention import FIRST_CAPACITY, KVCache
 
 
 @for_each("chunks", [[1] * 100, [FIRST_CAPACITY, 1, 1], [200, 1, 300], [3, 40, 2]])
 def test_what_is_appended_is_read_back_whole(chunks: list[int]) -> None:
     cache, k, v = KVCache(), torch.randn(2, 3, sum(chunks), 4), torch.randn(2, 3, sum(chunks), 4)
-    start = 0
-    for n in chunks:
-        end = start + n
-        keys, values = cache.append(k[:, :, start:end], v[:, :, start:end])
-        assert cache.length == end
-        assert torch.equal(keys, k[:, :, :end])
-        assert torch.equal(values, v[:, :, :end])
-        start = end
-    assert torch.equal(cache.keys, k)
-    assert torch.equal(cache.values, v)
+    for keys, values in zip(k.split(chunks, dim=2), v.split(chunks, dim=2), strict=True):
+        found = cache.append(keys, values)
+        assert torch.equal(found[0], k[:, :, : cache.length]) and torch.equal(found[1], v[:, :, : cache.length])
+    assert torch.equal(cache.keys, k) and torch.equal(cache.values, v)
 
 
 def test_it_grows_by_doubling_and_not_at_every_step() -> None:
@@ -42,26 +36,3 @@ def test_rows_are_kept_dropped_and_doubled() -> None:
     # Rows that were one are two from here on.
     new = torch.randn(4, 1, 1, 2)
     assert torch.equal(cache.append(new, new)[0], torch.cat([k[rows], new], dim=2))
-
-
-def test_hypotheses_and_sentences_are_selected_apart() -> None:
-    cache = DecoderCache(2)
-    own, memory = torch.randn(4, 1, 3, 2), torch.randn(2, 1, 6, 2)
-    for of_tokens, of_memory in cache.layers:
-        of_tokens.append(own, own)
-        of_memory.append(memory, memory)
-    assert cache.length == 3
-    cache.select(torch.tensor([3, 3]))
-    cache.select_memory(torch.tensor([1]))
-    for of_tokens, of_memory in cache.layers:
-        assert torch.equal(of_tokens.keys, own[[3, 3]])
-        assert torch.equal(of_memory.values, memory[[1]])
-
-
-def test_positions_go_on_where_the_cache_ends() -> None:
-    cache = DecoderCache(1)
-    device = torch.device("cpu")
-    assert positions_of(3, None, device).tolist() == [[0, 1, 2]]
-    assert positions_of(3, cache, device).tolist() == [[0, 1, 2]]
-    cache.layers[0][0].append(torch.zeros(1, 1, 4, 1), torch.zeros(1, 1, 4, 1))
-    assert positions_of(2, cache, device).tolist() == [[4, 5]]

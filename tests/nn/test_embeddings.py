@@ -10,6 +10,7 @@ from glassformer.nn.embeddings import LearnedPositions, SinusoidalPositions, Tok
 IDS, POSITIONS = torch.tensor([[3, 1, 3]]), torch.arange(3)[None]
 
 
+@pytest.mark.row("2.2", "3.1")
 def test_scaled_and_added() -> None:
     embedding = TokenEmbedding(10, 8, SinusoidalPositions(5, 8), 0.0)
     expected = embedding.weight[IDS] * 8**0.5 + sinusoidal(5, 8)[:3]
@@ -17,10 +18,9 @@ def test_scaled_and_added() -> None:
 
 
 def test_without_positions_equal_tokens_are_equal() -> None:
-    out = TokenEmbedding(10, 8, None, 0.0)(IDS, POSITIONS)
-    assert torch.equal(out[0, 0], out[0, 2])
-    out = TokenEmbedding(10, 8, LearnedPositions(5, 8), 0.0)(IDS, POSITIONS)
-    assert not torch.equal(out[0, 0], out[0, 2])
+    for positions in (None, LearnedPositions(5, 8)):
+        out = TokenEmbedding(10, 8, positions, 0.0)(IDS, POSITIONS)
+        assert torch.equal(out[0, 0], out[0, 2]) == (positions is None)
 
 
 def test_a_scaled_embedding_is_as_large_as_the_sinusoids_beside_it() -> None:
@@ -32,5 +32,4 @@ def test_a_scaled_embedding_is_as_large_as_the_sinusoids_beside_it() -> None:
 def test_dropout_on_the_sum_while_training() -> None:
     embedding = TokenEmbedding(10, 64, SinusoidalPositions(5, 64), 0.5)
     assert (embedding(IDS, POSITIONS) == 0).float().mean().item() == pytest.approx(0.5, abs=0.2)
-    embedding.eval()
-    assert torch.equal(embedding(IDS, POSITIONS), embedding(IDS, POSITIONS))
+    assert torch.equal(embedding.eval()(IDS, POSITIONS), embedding(IDS, POSITIONS))

@@ -29,16 +29,29 @@ def heads_by_hand(x: Tensor, memory: Tensor, m: MultiHeadAttention) -> Tensor:
     return m.o_proj(torch.cat(contexts, dim=-1))
 
 
+@pytest.mark.row("1.2", "1a", "3.4", "3b", "3c", "4.2", "4a", "4b", "5a")
 @for_each("d_head", [1, 3, 4, 8, 16])
 @for_each("n_heads", [1, 2, 4])
 @for_each("bias", [True, False])
 def test_narrow_and_wide_heads(d_head: int, n_heads: int, bias: bool) -> None:
+    """Each is scaled by its own width; keys and values are those of the memory."""
     m = MultiHeadAttention(8, n_heads, d_head, bias=bias)
     randomise(m)
     x, memory = torch.randn(2, 5, 8), torch.randn(2, 6, 8)
     torch.testing.assert_close(m(x), heads_by_hand(x, x, m), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(m(x, memory), heads_by_hand(x, memory, m), atol=1e-5, rtol=1e-5)
     assert sum(p.numel() for p in m.parameters()) == 4 * 8 * n_heads * d_head + bias * (3 * n_heads * d_head + 8)
+
+
+@pytest.mark.row("2.3")
+def test_without_the_last_layer_the_values_of_a_head_reach_its_own_features_alone() -> None:
+    m, x = MultiHeadAttention(8, 2), torch.randn(1, 5, 8)
+    for last, reached in ((m.o_proj.weight.detach().clone(), [True] * 8), (torch.eye(8), [True] * 4 + [False] * 4)):
+        with torch.no_grad():
+            m.o_proj.weight.copy_(last)
+            before = m(x)
+            m.v_proj.weight[:4] += 1  # of the first head
+            assert ((m(x) - before).abs() > 1e-6).any(dim=1)[0].tolist() == reached
 
 
 @for_each("bias", [True, False])
@@ -62,38 +75,9 @@ def test_parity_with_torch_multihead_attention(bias: bool, masked: str) -> None:
     torch.testing.assert_close(seen["weights"], weights, atol=1e-6, rtol=0)
 
 
-def test_cross_attention_parity_with_torch() -> None:
-    theirs = randomise(nn.MultiheadAttention(12, 3, batch_first=True))
-    ours = MultiHeadAttention(12, 3).eval()
-    copy_attention(ours, theirs)
-    x, memory = torch.randn(2, 4, 12), torch.randn(2, 7, 12)
-    real = torch.arange(7) < torch.tensor([3, 7])[:, None]
-    expected, _ = theirs(x, memory, memory, key_padding_mask=~real)
-    torch.testing.assert_close(ours(x, memory, Mask.of(padding_mask=real)), expected, atol=1e-5, rtol=1e-5)
-
-
 def test_heads_that_do_not_divide_the_width_are_refused() -> None:
     with pytest.raises(ValueError, match="multiple of n_heads 3"):
         MultiHeadAttention(8, 3)
-
-
-@for_each("rotary", [True, False])
-@for_each("chunks", [[1] * 7, [3, 1, 3], [7]])
-def test_a_cache_changes_nothing(rotary: bool, chunks: list[int]) -> None:
-    m = MultiHeadAttention(8, 2).eval()
-    x = torch.randn(2, 7, 8)
-
-    def rotation(start: int, end: int) -> Rotation | None:
-        return Rotation.at(torch.arange(start, end)[None], 4) if rotary else None
-
-    whole = m(x, mask=Mask.of(causal=(7, 7)), rotation=rotation(0, 7))
-    cache, parts, start = KVCache(), [], 0
-    for n in chunks:
-        part = x[:, start : start + n]
-        mask = Mask.of(causal=(n, start + n))
-        parts.append(m(part, mask=mask, rotation=rotation(start, start + n), cache=cache))
-        start += n
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-6, rtol=1e-5)
 
 
 def test_rotary_positions_are_relative() -> None:

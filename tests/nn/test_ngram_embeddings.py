@@ -8,9 +8,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from glassformer.config import ModelConfig
-from glassformer.models import LanguageModel
-from glassformer.nn.attention import DecoderCache
 from glassformer.nn.ngram_embeddings import HashedNgramEmbedding
 
 ROWS = 1000
@@ -21,31 +18,19 @@ def table(longest: int = 4, special: int = 0) -> HashedNgramEmbedding:
 
 
 def test_equal_n_grams_have_equal_rows_and_each_length_rows_of_its_own() -> None:
-    ids = torch.tensor([[9, 7, 8, 9, 1, 6, 7, 8, 9]])
-    numbers = table().lookup_ids(ids, 9)
+    numbers = table().lookup_ids(torch.tensor([[9, 7, 8, 9, 1, 6, 7, 8, 9]]), 9)
     assert numbers.shape == (1, 9, 3)
     assert numbers[0, 3, :2].tolist() == numbers[0, 8, :2].tolist()  # 8 9 and 7 8 9
     assert numbers[0, 3, 2] != numbers[0, 8, 2]  # 9 7 8 9 and 6 7 8 9
-    lengths = torch.arange(3)
-    there = numbers > 0
-    assert ((numbers - 1).div(ROWS, rounding_mode="floor") == lengths)[there].all()
+    assert ((numbers - 1).div(ROWS, rounding_mode="floor") == torch.arange(3))[numbers > 0].all()
 
 
-def test_an_n_gram_that_would_begin_before_the_text_has_no_row() -> None:
+def test_an_n_gram_that_begins_before_the_text_or_holds_a_special_token_has_no_row() -> None:
+    none, two, three = [False] * 3, [True, False, False], [True, True, False]
     there = table().lookup_ids(torch.tensor([[0, 3, 0, 3, 0]]), 5) > 0
-    assert there[0].tolist() == [[False] * 3, [True, False, False], [True, True, False], [True] * 3, [True] * 3]
-
-
-def test_an_n_gram_with_a_special_token_has_no_row() -> None:
+    assert there[0].tolist() == [none, two, three, [True] * 3, [True] * 3]
     there = table(special=5).lookup_ids(torch.tensor([[6, 7, 4, 8, 9, 5]]), 6) > 0
-    none = [False] * 3
-    assert there[0].tolist() == [none, [True, False, False], none, none, [True, False, False], [True, True, False]]
-
-
-def test_the_last_ones_are_those_of_the_whole() -> None:
-    ids = torch.randint(50, (2, 9))
-    whole = table()
-    assert torch.equal(whole.lookup_ids(ids, 2), whole.lookup_ids(ids, 9)[:, -2:])
+    assert there[0].tolist() == [none, two, none, none, two, three]
 
 
 def test_rows_are_shared_no_more_often_than_by_chance() -> None:
@@ -80,22 +65,3 @@ def test_some_are_left_out_in_training_and_the_sum_stays_in_the_mean() -> None:
     assert whole[:, 2:].eq(2.0).all()
     ngrams.train()
     assert ngrams(ngrams.batch_of(ids, 100))[:, 2:].mean().item() == pytest.approx(2.0, abs=0.1)
-
-
-def test_a_model_with_untrained_n_grams_answers_as_one_without() -> None:
-    ids = torch.randint(20, (2, 9))
-    config = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
-    plain = LanguageModel(config, 20, 40).eval()
-    config = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0, max_ngram=3)
-    with_ngrams = LanguageModel(config, 20, 40).eval()
-    missing = with_ngrams.load_state_dict(plain.state_dict(), strict=False)
-    assert missing.missing_keys == ["ngrams.weight"]
-    torch.testing.assert_close(with_ngrams(ids), plain(ids))
-
-
-def test_recent_ids_go_with_their_rows() -> None:
-    cache, ids = DecoderCache(1), torch.arange(12).view(2, 6)
-    assert cache.append_ids(ids[:, :1], 2).tolist() == [[0], [6]]
-    assert torch.equal(cache.append_ids(ids[:, 1:4], 2), ids[:, :4])
-    cache.select(torch.tensor([1, 0, 1]))
-    assert torch.equal(cache.append_ids(ids[[1, 0, 1], 4:], 2), ids[[1, 0, 1], 2:])

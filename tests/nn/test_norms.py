@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from tests.helpers.copying import randomise
 from tests.helpers.for_each import for_each
@@ -10,12 +11,15 @@ from torch import nn
 from glassformer.nn.layers import LayerNorm, RMSNorm
 
 
+@pytest.mark.row("3.3", "3d")
 @for_each(("kind", "other"), [(LayerNorm, nn.LayerNorm(6)), (RMSNorm, nn.RMSNorm(6, eps=1e-6))])
 def test_a_norm_is_that_of_torch(kind: type[LayerNorm | RMSNorm], other: nn.Module) -> None:
+    """Of each token, over its features."""
     theirs, ours = randomise(other), kind(6)
     ours.load_state_dict(theirs.state_dict())
     x = torch.randn(2, 3, 6) * 5 + 2
     torch.testing.assert_close(ours(x), theirs(x))
+    torch.testing.assert_close(ours(x[1:, 1:2]), ours(x)[1:, 1:2])
 
 
 @for_each("kind", [LayerNorm, RMSNorm])

@@ -20,7 +20,6 @@ from glassformer.report.findings import diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.records import DataRecord, Evaluation, SplitRecord, StepMetrics
-from glassformer.tasks import Task
 from glassformer.tasks.encoder import Classify
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training import trainer
@@ -33,7 +32,7 @@ def begun(path: Path) -> RunFolder:
     tokenizer = Tokenizer.train(["a b", "b a"], TextConfig(tokenizer="char"))
     splits = {"train": SplitRecord(2, n_tokens=7, unknown_rate=0.0), "test": SplitRecord(1)}
     data = DataRecord("classify", "accuracy", "files", "x.csv", splits, ["a", "b"], {"x.csv": "0f"}, ["a note"])
-    folder.begin(Config(recipe="mine"), {"device": "cpu"}, data, tokenizer)
+    folder.begin(Config(recipe="imdb"), {"device": "cpu"}, data, tokenizer)
     return folder
 
 
@@ -42,35 +41,31 @@ def test_states_and_values(tmp_path: Path) -> None:
     assert not any((folder.not_empty, folder.resumable, folder.trained, folder.finished, folder.model_folder))
     folder = begun(tmp_path / "run")
     assert folder.not_empty and folder.resumable and not folder.trained and not folder.finished
-    assert folder.read_config() == Config(recipe="mine")
-    assert folder.read_env()["device"] == "cpu"
-    assert folder.read_tokenizer().kind == "char"
+    assert folder.read_config() == Config(recipe="imdb")
+    assert folder.read_env()["device"] == "cpu" and folder.read_tokenizer().kind == "char"
     data = folder.read_data()
     assert data.train.n_tokens == 7 and data.splits["test"] == SplitRecord(1)
     assert json.loads(folder.data.read_text("utf-8"))["splits"]["test"] == {"n": 1}, "nothing that was not counted"
     assert folder.read_evaluation() is None and folder.read_predictions() is None
     scores = {"n": 1, "accuracy": 1.0, "ci95": [0.2, 1.0], "label_names": ["a", "b"]}
-    folder.write_evaluation(Evaluation("classify", "test", scores), [{"label": "é\u2028"}])
+    evaluation = Evaluation("classify", "test", scores)
+    folder.write_evaluation(evaluation, [{"label": "é\u2028"}])
     assert folder.finished and list(folder.read_predictions() or []) == [{"label": "é\u2028"}]
-    assert folder.read_evaluation() == Evaluation("classify", "test", scores)
+    assert folder.read_evaluation() == evaluation
     assert json.loads(folder.evaluation.read_text("utf-8")) == {"task": "classify", "split": "test", **scores}
+    folder.model.mkdir()
+    (folder.model / "config.json").write_text("{}", encoding="utf-8")
+    assert folder.model_folder == RunFolder(folder.model).model_folder == folder.model
 
 
 @pytest.mark.parametrize("n", range(4))
 def test_a_kill_while_an_incomplete_start_is_removed_leaves_one(
     n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, unlink, calls = begun(tmp_path), Path.unlink, list[Path]()
+    folder, unlink, left = begun(tmp_path), Path.unlink, [1] * n
     folder.config.unlink()
-
-    def killed(path: Path, missing_ok: bool = False) -> None:
-        calls.append(path)
-        if len(calls) > n:
-            raise KeyboardInterrupt
-        unlink(path, missing_ok)
-
-    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Path, "unlink", killed)
+    with monkeypatch.context() as patch, suppress(IndexError):
+        patch.setattr(Path, "unlink", lambda path, missing_ok=False: (left.pop(), unlink(path, missing_ok)))
         folder.remove_incomplete_start()
     folder.remove_incomplete_start()
     folder.check_new()
@@ -107,14 +102,6 @@ def test_damaged_files_are_named(tmp_path: Path, content: str) -> None:
             folder.read_config()
 
 
-def test_a_model_folder_alone_is_found(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run")
-    folder.model.mkdir(parents=True)
-    (folder.model / "config.json").write_text("{}", encoding="utf-8")
-    assert folder.model_folder == folder.model
-    assert RunFolder(folder.model).model_folder == folder.model
-
-
 # A run's end
 
 
@@ -123,10 +110,11 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     return SMALL | {"steps": 6, "train_file": write_table(tmp_path)}
 
 
-def test_a_kill_while_evaluating_costs_no_model_and_resume_evaluates(
+def test_a_kill_while_evaluating_costs_no_model_and_what_is_missing_alone_is_made_again(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = RunFolder(tmp_path / "run")
+    weights, card = folder.model / "model.safetensors", folder.model / "README.md"
 
     def killed(*_: Any, **__: Any) -> None:
         assert folder.trained, "the weights are on the disk before the evaluation begins"
@@ -136,58 +124,37 @@ def test_a_kill_while_evaluating_costs_no_model_and_resume_evaluates(
         patch.setattr(Classify, "evaluate", killed)
         with pytest.raises(KeyboardInterrupt):
             glassformer.train("classify", out=folder.path, **settings)
-    assert not folder.finished
-    weights = folder.model / "model.safetensors"
-    before = weights.stat().st_ino
-    assert glassformer.load(folder.path).predict("good word1")
-    assert "not evaluated" in (folder.model / "README.md").read_text("utf-8")
+    assert not folder.finished and glassformer.load(folder.path).predict("good word1")
+    before, whole = weights.stat().st_ino, weights.read_bytes()
+    assert "not evaluated" in card.read_text("utf-8")
     glassformer.resume(folder.path)
     assert folder.finished and folder.trained and folder.report.is_file()
-    assert "Accuracy on the" in (folder.model / "README.md").read_text("utf-8")
+    assert "Accuracy on the" in card.read_text("utf-8")
     assert weights.stat().st_ino == before, "the weights were written once"
-
-
-def test_a_finished_run_is_told_again_but_not_evaluated_again(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = RunFolder(tmp_path / "run")
-    glassformer.train("classify", out=folder.path, **settings)
-    folder.report.unlink()
     scores = folder.evaluation.read_bytes()
-
-    def never(*_: Any, **__: Any) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr(Classify, "evaluate", never)
-    glassformer.resume(folder.path)
+    folder.report.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(Classify, "evaluate", None)  # nothing calls it
+        glassformer.resume(folder.path)
     assert folder.report.is_file() and folder.evaluation.read_bytes() == scores
-
-
-def test_a_damaged_model_is_made_again_from_the_checkpoint(settings: dict[str, Any], tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run")
-    glassformer.train("classify", out=folder.path, **settings)
-    weights = folder.model / "model.safetensors"
-    whole = weights.read_bytes()
     weights.write_bytes(whole[:-1])
     assert not folder.trained
     glassformer.resume(folder.path)
-    assert folder.trained and weights.read_bytes() == whole
+    assert folder.trained and weights.read_bytes() == whole, "from the checkpoint"
 
 
 def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = RunFolder(tmp_path / "run")
-    loss_sum, calls = Classify.loss_sum, []
+    folder, loss_sum, calls = RunFolder(tmp_path / "run"), Classify.loss_sum, list[int]()
 
-    def broken(self: Task, model: Any, batch: Any, label_smoothing: float = 0.0) -> torch.Tensor:
+    def broken(*args: Any) -> torch.Tensor:
         calls.extend([1] * folder.metrics.is_file())  # not those of the look ahead
-        return loss_sum(self, model, batch, label_smoothing) * (math.nan if len(calls) > 2 else 1.0)
+        return loss_sum(*args) * (math.nan if len(calls) > 2 else 1.0)
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, pytest.raises(DivergedError) as caught:
         patch.setattr(Classify, "loss_sum", broken)
-        with pytest.raises(DivergedError) as caught:
-            glassformer.train("classify", out=folder.path, adversarial=0.0, **settings)
+        glassformer.train("classify", out=folder.path, adversarial=0.0, **settings)
     at = folder.read_divergence()
     assert at is not None and at.step == 3 and at.message == caught.value.message and "step 3 " in at.message
     (finding, *_) = diagnose(load_run_record(folder.path)).findings

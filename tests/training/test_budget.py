@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from unittest import mock
 
 import pytest
 import torch
-from tests.api.test_end_to_end import TINY, write_reviews
 from tests.helpers.small import small
 
-import glassformer
 from glassformer.config import Config, TrainConfig
-from glassformer.runs.folder import RunFolder
 from glassformer.training import preparation
-from glassformer.training.loop import Progress, RunContext, copy_weights
+from glassformer.training.loop import Progress, copy_weights
 from glassformer.training.preparation import Pace, batches_to_time, in_updates, measure_pace, settle_budget
 
 PACE = Pace(step=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
@@ -87,20 +83,15 @@ def test_a_tenth_of_a_short_run_is_timed() -> None:
 
 def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fitting chooses a translator's metric; only the length of what it writes is another."""
-    run, seen = small("translate", minutes=0.01), []
+    run = small("translate", minutes=0.01)
     run.task.metric = "exact_match"
-    score = preparation.validation_scores
-
-    def watched(context: RunContext, *args: Any) -> dict[str, float]:
-        seen.append((context.task.metric, context.task.config, context.config))
-        return score(context, *args)
-
+    watched = mock.Mock(side_effect=preparation.validation_scores)
     monkeypatch.setattr(preparation, "validation_scores", watched)
     measure_pace(run.context, run.new_state())
-    [(metric, of_task, of_run)] = seen
-    assert metric == "exact_match" and of_task == of_run
-    assert of_run.decode.max_new_tokens < run.config.decode.max_new_tokens == 24
-    assert replace(of_run, decode=run.config.decode) == run.config
+    timed = watched.call_args.args[0]
+    assert timed.task.metric == "exact_match" and timed.task.config == timed.config
+    assert timed.config.decode.max_new_tokens < run.config.decode.max_new_tokens == 24
+    assert replace(timed.config, decode=run.config.decode) == run.config
 
 
 def test_a_settled_budget_is_the_task_s_too() -> None:
@@ -108,21 +99,3 @@ def test_a_settled_budget_is_the_task_s_too() -> None:
     run, _ = settle_budget(made.context, made.new_state())
     assert run.config.train.minutes is None and run.config.train.steps
     assert run.task.config == run.config
-
-
-@pytest.fixture
-def reviews(tmp_path: Path) -> Path:
-    return write_reviews(tmp_path / "r.csv")
-
-
-def test_minutes_are_the_run_that_their_updates_are(reviews: Path, tmp_path: Path) -> None:
-    """To the last bit; and the run folder says so, so that it can be repeated."""
-    options = TINY | {"epochs": None, "minutes": 0.01}
-    glassformer.train("classify", out=tmp_path / "minutes", train_file=reviews, **options)
-    written = RunFolder(tmp_path / "minutes").read_config()
-    assert written.train.minutes is None and written.train.steps
-    glassformer.train(written, out=tmp_path / "steps")
-    one, other = (RunFolder(tmp_path / name) for name in ("minutes", "steps"))
-    assert (one.model / "model.safetensors").read_bytes() == (other.model / "model.safetensors").read_bytes()
-    lines = [[(m.step, m.loss, m.lr, m.valid) for m in folder.read_metrics()] for folder in (one, other)]
-    assert lines[0] == lines[1] and lines[0][-1][0] == written.train.steps

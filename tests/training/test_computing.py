@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.distributed.together import begin, together
 from tests.helpers.small import small
 from tests.helpers.small_runs import SMALL, write_table
-from tests.helpers.together import begin, together
 
 import glassformer
 from glassformer.config import TrainConfig
@@ -71,20 +71,15 @@ def test_what_is_not_worth_a_trial_computes_the_same_everywhere(
     assert computing_of(named.config.train) == Computing("bf16", "blas", "explicit")
 
 
-def test_a_fixed_number_of_threads_stays(trials: list[int]) -> None:
-    context = small("classify", threads=2, **OPEN).context
+def test_settings_and_a_fixed_number_of_threads_are_held_within_the_block_only(trials: list[int]) -> None:
+    context, before = small("classify", threads=2, **OPEN).context, torch.get_rng_state()
     assert found_by(context) == replace(FOUND, threads=2)
     with computing.computing(context) as held:
         assert held.threads is None and torch.get_num_threads() == 2
+        assert held.precision == "bf16" and not turns.current.flash
+    assert turns.current.flash and torch.equal(torch.get_rng_state(), before)
     with computing.computing(small("classify", **OPEN).context) as held:
         assert held.threads is not None and held.threads.most == torch.get_num_threads()
-
-
-def test_settings_are_held_within_the_block_only(trials: list[int]) -> None:
-    before = torch.get_rng_state()
-    with computing.computing(small("classify", **OPEN).context) as context:
-        assert context.precision == "bf16" and not turns.current.flash
-    assert turns.current.flash and torch.equal(torch.get_rng_state(), before)
 
 
 def _chosen_by(ranks: ProcessGroup) -> list[str]:
@@ -166,11 +161,9 @@ def test_a_trial_takes_the_fastest_and_drops_what_is_clearly_slower(monkeypatch:
     """By its least time after the first round, and another than the safe one only if it is clearly faster."""
     fused, explicit, bf16 = Computing(), Computing(attention="explicit"), Computing("bf16")
     monkeypatch.setattr(computing, "candidates", lambda *_: [fused, explicit, bf16])
-    calls: list[Computing] = []
 
-    def taking(times: dict[Computing, list[float]]) -> Computing:
-        left = {c: iter(seconds) for c, seconds in times.items()}
-        calls.clear()
+    def taking(*times: list[float]) -> tuple[Computing, list[Computing]]:
+        left, calls = dict(zip((fused, explicit, bf16), map(iter, times), strict=True)), list[Computing]()
 
         def seconds_of_step(_module: object, _batch: object, _device: object, c: Computing) -> float:
             calls.append(c)
@@ -178,11 +171,11 @@ def test_a_trial_takes_the_fastest_and_drops_what_is_clearly_slower(monkeypatch:
             return next(left[c])
 
         monkeypatch.setattr(computing, "seconds_of_step", seconds_of_step)
-        return computing.trial(small("classify", **OPEN).context)[0]
+        return computing.trial(small("classify", **OPEN).context)[0], calls
 
-    assert taking({fused: [1, 3.0, 3.0], explicit: [9, 2.2, 2.0], bf16: [9, 9.0]}) == explicit
-    assert calls.count(bf16) == 2, "after one counted round it is tried no more"
-    assert taking({fused: [9, 1.0, 1.0], explicit: [1, 0.99, 0.99], bf16: [9, 9.0]}) == fused
+    found, calls = taking([1, 3.0, 3.0], [9, 2.2, 2.0], [9, 9.0])
+    assert found == explicit and calls.count(bf16) == 2, "after one counted round it is tried no more"
+    assert taking([9, 1.0, 1.0], [1, 0.99, 0.99], [9, 9.0])[0] == fused
 
 
 def test_emulated_and_rounding_settings_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:

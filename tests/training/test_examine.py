@@ -70,12 +70,15 @@ def test_units_that_are_silent_are_counted() -> None:
     assert found.at == "encoder.0.ff" and found.numbers["share"] == before.dead["encoder.0.ff"]
 
 
-def test_gelu_has_no_dead_units() -> None:
+def test_what_cannot_be_looked_at_is_said() -> None:
     config = config_of("classify")
     run = small_run(replace(config, model=replace(config.model, activation="gelu")), data_of("classify"))
     seen = activity_of(run.new_state().model, run.task, run.context.valid)
     with pytest.raises(NotMade, match="ReLU"):
         list(examine.dead_units(seen))
+    for check in (examine.scores, examine.heads, examine.dead_units):
+        with pytest.raises(NotMade):
+            list(check(Activity()))
 
 
 def activity(score: float = 10.0, shares: tuple[float, ...] = (0.5,) * 4, dead: float = 0.0) -> Activity:
@@ -83,34 +86,26 @@ def activity(score: float = 10.0, shares: tuple[float, ...] = (0.5,) * 4, dead: 
 
 
 @pytest.mark.parametrize(
-    ("score", "grade"), [(199.0, None), (201.0, "look"), (999.0, "look"), (1001.0, "stop"), (math.inf, "stop")]
-)
-def test_the_grade_of_scores(score: float, grade: str | None) -> None:
-    found = list(examine.scores(activity(score)))
-    assert [f.grade for f in found] == ([grade] if grade else [])
-    if found:
-        assert found[0].at == "a" and found[0].numbers["head"] == 1 and found[0].numbers["largest"] == score
-
-
-@pytest.mark.parametrize(
-    ("score", "shares", "is_found"),
+    ("check", "score", "shares", "grade"),
     [
-        (10.0, (0.01,) * 4, False),  # sharp heads can be right
-        (210.0, (0.01,) * 4, True),
-        (210.0, (0.5,) * 4, False),
-        (1.0, (0.9995, 0.9995, 0.5, 0.5), True),
-        (1.0, (0.9995, 0.5, 0.5, 0.5), False),
-        (1.0, (0.99,) * 4, False),  # they may pool
+        ("scores", 199.0, (0.5,) * 4, None),
+        ("scores", 201.0, (0.5,) * 4, "look"),
+        ("scores", 999.0, (0.5,) * 4, "look"),
+        ("scores", 1001.0, (0.5,) * 4, "stop"),
+        ("scores", math.inf, (0.5,) * 4, "stop"),
+        ("heads", 10.0, (0.01,) * 4, None),  # sharp heads can be right
+        ("heads", 210.0, (0.01,) * 4, "look"),
+        ("heads", 210.0, (0.5,) * 4, None),
+        ("heads", 1.0, (0.9995, 0.9995, 0.5, 0.5), "look"),
+        ("heads", 1.0, (0.9995, 0.5, 0.5, 0.5), None),
+        ("heads", 1.0, (0.99,) * 4, None),  # they may pool
     ],
 )
-def test_heads(score: float, shares: tuple[float, ...], is_found: bool) -> None:
-    assert bool(list(examine.heads(activity(score, shares)))) == is_found
-
-
-def test_what_cannot_be_looked_at_is_said() -> None:
-    for check in (examine.scores, examine.heads, examine.dead_units):
-        with pytest.raises(NotMade):
-            list(check(Activity()))
+def test_the_grade_of_scores_and_heads(check: str, score: float, shares: tuple[float, ...], grade: str | None) -> None:
+    found = list(getattr(examine, check)(activity(score, shares)))
+    assert [f.grade for f in found] == [grade] * (grade is not None)
+    if found and check == "scores":
+        assert found[0].at == "a" and found[0].numbers["head"] == 1 and found[0].numbers["largest"] == score
 
 
 def record_of(run: Any, loss: float, **more: Any) -> RunRecord:
@@ -182,23 +177,21 @@ def test_a_damaged_model_is_found(place: str) -> None:
     assert place in {finding.place for finding in examined(model).findings}
 
 
-def test_a_matrix_that_is_missing_in_the_log_was_not_trained() -> None:
-    run = small("lm")
+@pytest.mark.parametrize("frozen_layers", [0, 1])
+def test_a_matrix_that_is_missing_in_the_log_was_not_trained_unless_the_settings_freeze_it(frozen_layers: int) -> None:
+    run = small("classify", frozen_layers=frozen_layers)
     model = run.new_state().model
-    names = [name for name, p in model.named_parameters() if p.dim() > 1]
-    everything = record_of(run, 1.0, update_ratios=dict.fromkeys(names, 0.1))
-    assert list(examine.frozen(everything, model)) == []
-    [found] = examine.frozen(record_of(run, 1.0, update_ratios=dict.fromkeys(names[1:], 0.1)), model)
-    assert (found.grade, found.at, found.numbers["n"]) == ("stop", names[0], 1)
-    model.requires_grad_(False)  # as it may be after such a training
-    assert len(list(examine.frozen(record_of(run, 1.0, update_ratios=dict.fromkeys(names[1:], 0.1)), model))) == 1
+    everything = [name for name, p in model.named_parameters() if p.dim() > 1]
+    if frozen_layers:
+        freeze(model, 1)
+    names = [name for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1]
+    assert 0 < len(names) < len(everything) + (not frozen_layers)
 
+    def frozen(trained: list[str]) -> list[Any]:
+        record = record_of(run, 1.0, update_ratios=dict.fromkeys(trained, 0.1))
+        return list(examine.frozen(record, run.new_state().model.requires_grad_(False)))  # as it may be afterwards
 
-def test_a_matrix_that_the_settings_freeze_is_not_missed() -> None:
-    run = small("classify", frozen_layers=1)
-    model = run.new_state().model
-    freeze(model, 1)
-    trained = [name for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1]
-    assert 0 < len(trained) < sum(p.dim() > 1 for p in model.parameters())
-    of = record_of(run, 1.0, update_ratios=dict.fromkeys(trained, 0.1))
-    assert list(examine.frozen(of, run.new_state().model)) == []
+    assert frozen(names) == frozen(everything) == []
+    if not frozen_layers:
+        [found] = frozen(names[1:])
+        assert (found.grade, found.at, found.numbers["n"]) == ("stop", names[0], 1)

@@ -51,32 +51,25 @@ def texts(folder: Path, labels: tuple[str, ...]) -> Path:
 
 
 @for_each(
-    ("n", "options"),
-    [(1, {}), (2, {"optimizer": "muon", "ema_decay": 0.5}), (1, {"adversarial": 0.1}), (2, {"ensemble_size": 2})],
+    ("n", "options"), [(2, {"optimizer": "muon", "ema_decay": 0.5}), (1, {"adversarial": 0.1, "ensemble_size": 2})]
 )
-def test_frozen_layers_keep_their_weights(n: int, options: dict[str, Any], base: Path, tmp_path_factory: Any) -> None:
-    out = tmp_path_factory.mktemp("frozen") / "run"
-    settings = SIZED | {"steps": 3, "lr": 0.05, "train_file": str(base / "table.csv"), "frozen_layers": n}
+def test_frozen_layers_keep_their_weights_also_where_a_run_is_resumed(
+    n: int, options: dict[str, Any], base: Path, tmp_path_factory: Any
+) -> None:
+    out = tmp_path_factory.mktemp("frozen")
+    settings: Any = SIZED | {"steps": 3, "lr": 0.05, "save_every": 2, "train_file": str(base / "table.csv")}
+    settings |= {"frozen_layers": n, "init_from": str(base / "run")} | options
     before = dict(glassformer.load(base / "run").model.named_parameters())
-    run = glassformer.train("classify", out=out, init_from=str(base / "run"), **settings | options)
-    assert run is not None
+    run = glassformer.train("classify", out=out / "run", **settings)
+    with pytest.raises(Killed):
+        glassformer.train("classify", out=out / "cut", on_step=kill_at(3), **settings)
+    resumed = dict(glassformer.resume(out / "cut").model.named_parameters())
     kept = ("embedding.", "ngrams.", "bigrams.", *(f"encoder.layers.{i}." for i in range(n)))
     kept += ("encoder.norm.",) if n == 2 else ()
     for full_name, parameter in run.model.named_parameters():
         name = full_name.split(".", 2)[-1] if full_name.startswith("members.") else full_name
-        same = torch.equal(parameter, before[name])
-        assert same == name.startswith(kept), full_name
-
-
-def test_a_run_with_frozen_layers_resumes_to_the_same_weights(base: Path, tmp_path: Path) -> None:
-    settings = SIZED | {"train_file": str(base / "table.csv"), "frozen_layers": 1, "steps": 4, "save_every": 2}
-    whole = glassformer.train("classify", out=tmp_path / "whole", init_from=str(base / "run"), **settings)
-    with pytest.raises(Killed):
-        glassformer.train("classify", out=tmp_path / "cut", init_from=str(base / "run"), on_step=kill_at(3), **settings)
-    resumed = glassformer.resume(tmp_path / "cut")
-    assert whole is not None and resumed is not None
-    weights = dict(resumed.model.named_parameters())
-    assert all(torch.equal(p, weights[name]) for name, p in whole.model.named_parameters())
+        assert torch.equal(parameter, before[name]) == name.startswith(kept), full_name
+        assert torch.equal(parameter, resumed[full_name])
 
 
 def test_nothing_is_frozen_that_is_random() -> None:
@@ -88,10 +81,7 @@ def test_nothing_is_frozen_that_is_random() -> None:
 def test_a_new_head_starts_from_a_probe(labels: tuple[str, ...], encoder: Path, tmp_path: Path) -> None:
     data = texts(tmp_path, labels)
     settings: dict[str, Any] = {"train_file": str(data), "steps": 1, "lr": 1e-9, "threads": 1, "frozen_layers": 2}
-    out = tmp_path / f"tuned-{len(labels)}"
-    run = glassformer.train("classify", out=out, init_from=str(encoder), **settings)
-    assert run is not None
-    assert run.path.joinpath("evaluation.json").exists()
+    run = glassformer.train("classify", out=tmp_path / f"tuned-{len(labels)}", init_from=str(encoder), **settings)
     rows = [line.rsplit(",", 1) for line in data.read_text(encoding="utf-8").splitlines()[1:]]
     answers = run.predict([text for text, _ in rows])
     assert np.mean([a["label"] == label for a, (_, label) in zip(answers, rows, strict=True)]) > 0.9
@@ -100,49 +90,34 @@ def test_a_new_head_starts_from_a_probe(labels: tuple[str, ...], encoder: Path, 
 def test_steps_that_make_a_probe_worse_are_not_kept(encoder: Path, tmp_path: Path) -> None:
     """The weights before the first step count as validated, also where the run is cut and resumed."""
     data = str(texts(tmp_path, ("x", "y", "z")))
-    settings: dict[str, Any] = {
-        "train_file": data,
-        "valid_file": data,
-        "epochs": 4.0,
-        "validate_min_steps": 1,
-        "save_every": 1,
-        "lr": 1.0,
-        "warmup": 0.0,
-        "threads": 1,
-    }
+    settings: dict[str, Any] = {"train_file": data, "valid_file": data, "epochs": 4.0, "lr": 1.0, "warmup": 0.0}
+    settings |= {"validate_min_steps": 1, "save_every": 1, "threads": 1}
     whole = glassformer.train("classify", out=tmp_path / "whole", init_from=str(encoder), **settings)
     with pytest.raises(Killed):
         glassformer.train("classify", out=tmp_path / "cut", init_from=str(encoder), on_step=kill_at(2), **settings)
-    resumed = glassformer.resume(tmp_path / "cut")
-    assert whole is not None and resumed is not None
     source = dict(glassformer.load(encoder).model.named_parameters())
-    for run in (whole, resumed):
+    for run in (whole, glassformer.resume(tmp_path / "cut")):
         kept = [(name, p) for name, p in run.model.named_parameters() if name in source]
         assert kept and all(torch.equal(p, source[name]) for name, p in kept)
-    evaluation = (tmp_path / "whole" / "report.md").read_text(encoding="utf-8")
-    assert (
-        "“frozen encoder + linear model” does as well or better" in evaluation
-        and "Kept: the weights before the first step" in evaluation
-    )
+    report = (tmp_path / "whole" / "report.md").read_text(encoding="utf-8")
+    assert "“frozen encoder + linear model” does as well or better" in report
+    assert "Kept: the weights before the first step" in report
 
 
-@for_each("names", [["neg", "pos"], ["pos", "neg"], ["x", "z", "y"], ["no", "yes"]])
+@for_each("names", [["pos", "neg"], ["no", "yes"]])
 def test_a_head_is_taken_in_the_order_of_the_classes_if_they_are_the_same(
     names: list[str], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With other classes it is new, also if there are as many; the classes of the data are sorted."""
     monkeypatch.setattr(transfer, "check_import", lambda *_: None)
-    folder, classes = tmp_path_factory.mktemp("head"), ("x", "y", "z")[: len(names)]
-    classes = ("neg", "pos") if len(names) == 2 else classes
-    source = bert_folder(
-        folder / "s", n_labels=len(names), change=put(".id2label", {str(i): name for i, name in enumerate(names)})
-    )
-    run = glassformer.import_model(source, folder / "run")
+    folder, classes = tmp_path_factory.mktemp("head"), ("neg", "pos")
+    change = put(".id2label", {str(i): name for i, name in enumerate(names)})
+    run = glassformer.import_model(bert_folder(folder / "s", n_labels=2, change=change), folder / "run")
     settings: dict[str, Any] = {"train_file": str(texts(folder, classes)), "steps": 1, "lr": 1e-12, "threads": 1}
     tuned = glassformer.train("classify", out=folder / "tuned", init_from=str(run.path), **settings)
-    assert tuned is not None and tuned.task.label_names == [*classes]
+    assert tuned.task.label_names == [*classes]
     before, after = (run.predict("The film was not good.")["probabilities"] for run in (run, tuned))
-    if {*names} == {*classes}:
+    if names == ["pos", "neg"]:
         assert after == pytest.approx(before, abs=1e-4)
         assert tuned.config.model.pooler == "tanh" and tuned.config.model.pooling == "first"
     else:
@@ -158,7 +133,7 @@ def test_a_run_that_another_kind_of_model_begins_says_what_is_random(
     tokenizer.write_text(tokenizer.read_text(encoding="utf-8").replace("<mask>", "m"), encoding="utf-8")
     begin = str(glassformer.import_model(tmp_path / "source", tmp_path / "llama").path)
     settings: dict[str, Any] = {"init_from": begin, "steps": 1, "threads": 1}
-    data = {"train_file": str(texts(tmp_path, ("pos", "neg")))}
+    data: Any = {"train_file": str(texts(tmp_path, ("pos", "neg")))}
     run = glassformer.train("classify", out=tmp_path / "run", **settings | data)
     assert run is not None and run.config.train.word_mask_prob == 0.0
     assert "begin at random" in caplog.text and "a language model, has none like them" in caplog.text

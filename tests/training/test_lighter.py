@@ -13,7 +13,7 @@ from tests.distributed.test_process_group import near
 
 COMPILED = """
 import json, sys, torch
-from tests.helpers.together import train
+from tests.distributed.together import train
 from glassformer.distributed import SINGLE_PROCESS
 compile_ = torch.nn.Module.compile
 torch.nn.Module.compile = lambda layer: compile_(layer, backend="aot_eager", fullgraph=True)

@@ -15,18 +15,10 @@ from glassformer.config.recipes import override
 from glassformer.data.batches import Batch
 from glassformer.errors import UsageError
 from glassformer.models.ensemble import members_of
-from glassformer.nn.dropout import Dropout
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.training.loop import LossModule, TrainState, adversarial_backward, backward, perturbation
 
 TASKS = ["classify", "translate", "lm", "pretrain"]
-
-
-def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
-    for module in model.modules():
-        if isinstance(module, Dropout):
-            module.p = 0.0
-    return model
 
 
 def losses_of(run: Small, state: TrainState, batch: Batch, adversarial: float) -> list[float]:
@@ -52,23 +44,8 @@ def test_a_step_uphill_is_as_long_as_asked_and_padding_takes_no_part() -> None:
 
 
 @for_each("task", TASKS)
-def test_the_step_uphill_raises_the_loss_and_none_changes_nothing(task: str) -> None:
-    run = small(task, label_smoothing=0.1)
-    state, batch = run.new_state(), run.batch(run.batches()[0])
-    model = without_dropout(state.model)
-    plain = run.task.loss_sum(model, batch, 0.1)
-    rises = []
-    for length in (1e-6, 0.03, 0.1):
-        loss, above = losses_of(run, state, batch, length)
-        assert loss == pytest.approx(plain.item(), rel=1e-5)
-        rises.append((above - loss) / loss / 2)
-    assert abs(rises[0]) < 1e-5 < 1e-4 < rises[1] < rises[2]
-    assert torch.equal(run.task.loss_sum(model, batch, 0.1), plain)  # nothing is left behind in the model
-
-
-@for_each("task", TASKS)
 def test_the_gradient_is_that_of_the_paper_written_out(task: str) -> None:
-    """With dropout, which differs between the two passes."""
+    """With dropout, which differs between the two passes; nothing is left behind in the model."""
     run = small(task, label_smoothing=0.1)
     state, batch = run.new_state(), run.batch(run.batches()[0])
     weights = [p for p in state.model.parameters() if p.requires_grad]
@@ -95,6 +72,8 @@ def test_the_gradient_is_that_of_the_paper_written_out(task: str) -> None:
         assert (weight.grad is None) == (gradient is None)
         if weight.grad is not None and gradient is not None:
             assert torch.allclose(weight.grad, gradient, rtol=1e-4, atol=1e-6)
+    torch.manual_seed(3)
+    assert torch.equal(run.task.loss_sum(state.model, batch, 0.1), loss)
 
 
 def test_members_of_an_ensemble_are_each_led_uphill() -> None:
@@ -121,7 +100,6 @@ def test_a_batch_without_labels_adds_zero() -> None:
         assert all(p.grad is None or not p.grad.any() for p in state.model.parameters())
 
 
-@for_each("other", [{"compile": True}])
-def test_what_adversarial_training_cannot_share_is_refused(other: dict[str, object]) -> None:
+def test_what_adversarial_training_cannot_share_is_refused() -> None:
     with pytest.raises(UsageError, match="adversarial"):
-        override(config_of("classify", adversarial=0.1, **other), {})
+        override(config_of("classify", adversarial=0.1, compile=True), {})

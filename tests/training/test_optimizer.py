@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 from torch import nn
@@ -31,16 +30,12 @@ def take_steps(config: TrainConfig, n: int = 1) -> tuple[nn.Sequential, nn.Seque
     return before, after
 
 
-def test_sgd_has_no_momentum_by_default() -> None:
-    before, after = take_steps(TrainConfig(optimizer="sgd", lr=0.1), n=3)
+@pytest.mark.parametrize(("momentum", "step"), [(0.0, 0.2), (0.5, 0.25)])
+def test_sgd_adds_a_share_of_the_previous_step(momentum: float, step: float) -> None:
+    sgd = SGDConfig(momentum=momentum) if momentum else SGDConfig()
+    before, after = take_steps(TrainConfig(optimizer="sgd", lr=0.1, sgd=sgd), n=2)
     for old, new in zip(before.parameters(), after.parameters(), strict=True):
-        torch.testing.assert_close(new, old - 0.3)
-
-
-def test_sgd_momentum_adds_the_previous_step() -> None:
-    before, after = take_steps(TrainConfig(optimizer="sgd", lr=0.1, sgd=SGDConfig(momentum=0.5)), n=2)
-    for old, new in zip(before.parameters(), after.parameters(), strict=True):
-        torch.testing.assert_close(new, old - 0.1 - 0.15)
+        torch.testing.assert_close(new, old - step)
 
 
 @pytest.mark.parametrize(
@@ -80,57 +75,40 @@ def set_random_gradients(model: LanguageModel, seed: int) -> None:
         parameter.grad = torch.randn(parameter.shape, generator=generator)
 
 
-def is_layer_matrix(name: str) -> bool:
-    return name.startswith("decoder.layers.") and name.endswith("_proj.weight")
-
-
-@pytest.mark.parametrize("shape", [(32, 32), (64, 16), (16, 64)], ids=["square", "tall", "wide"])
+@pytest.mark.parametrize("shape", [(16, 16), (24, 8), (8, 24)], ids=["square", "tall", "wide"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_orthogonalise_moves_singular_values_to_one_and_keeps_directions(
-    shape: tuple[int, int], dtype: torch.dtype
-) -> None:
+def test_muon_matches_torch(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    """Its products are in bf16."""
     torch.manual_seed(0)
-    u, _, v = torch.linalg.svd(torch.randn(shape), full_matrices=False)
-    # Singular values from 1 to 0.03, as gradients have them.
-    singular = torch.logspace(0, -1.5, min(shape))
-    result = orthogonalise((u * singular @ v)[None], dtype)[0].float()
-    values = torch.linalg.svdvals(result)
-    assert values.min() > 0.5 and values.max() < 1.3
-    # Diagonal if the directions are unchanged.
-    rotated = u.T @ result @ v.T
-    torch.testing.assert_close(rotated - rotated.diag().diag(), torch.zeros_like(rotated), atol=0.05, rtol=0)
-
-
-def test_muon_matches_torch() -> None:
-    torch.manual_seed(0)
-    ours, theirs = (torch.nn.Parameter(torch.randn(24, 8)) for _ in range(2))
-    theirs.data.copy_(ours.data)
-    group = {"params": [ours], "lr": 0.1, "momentum": 0.95, "weight_decay": 0.1}
-    optimizers = Muon([group], torch.bfloat16), torch.optim.Muon([theirs], lr=0.1)
-    for seed in range(4):
-        gradient = torch.randn(24, 8, generator=torch.Generator().manual_seed(seed))
-        ours.grad, theirs.grad = gradient.clone(), gradient.clone()
+    ours, theirs = (nn.Parameter(torch.ones(shape)) for _ in range(2))
+    optimizers = (
+        Muon([{"params": [ours], "lr": 0.1, "momentum": 0.95, "weight_decay": 0.1}], dtype),
+        torch.optim.Muon([theirs], lr=0.1),
+    )
+    for _ in range(4):
+        ours.grad = torch.randn(shape)
+        theirs.grad = ours.grad.clone()
         for optimizer in optimizers:
             optimizer.step()
-    # Products are in bf16.
-    torch.testing.assert_close(ours, theirs, atol=5e-3, rtol=0)
+    torch.testing.assert_close(ours, theirs, atol=5e-3 if dtype == torch.bfloat16 else 0.02, rtol=0)
 
 
-def test_muon_updates_layer_matrices_and_adamw_the_rest() -> None:
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+def test_muon_updates_and_decays_layer_matrices_and_adamw_the_rest(decay: float) -> None:
     before, after, rest = model(), model(), model()
     adamw = torch.optim.AdamW(rest.parameters(), 0.01, (0.9, 0.98), 1e-9, weight_decay=0.0)
-    optimizer = make_optimizer(after, CONFIG)
+    optimizer = make_optimizer(after, replace(CONFIG, muon=replace(CONFIG.muon, weight_decay=decay)))
     for each in (after, rest):
         set_random_gradients(each, 1)
     optimizer.step()
     adamw.step()
     expected, old = dict(rest.named_parameters()), dict(before.named_parameters())
     for name, parameter in after.named_parameters():
-        if is_layer_matrix(name):
+        if name.startswith("decoder.layers.") and name.endswith("_proj.weight"):
             assert parameter.grad is not None
             m, n = parameter.shape
-            expected_step = orthogonalise(parameter.grad[None], torch.float32)[0] * max(1, m / n) ** 0.5
-            torch.testing.assert_close(parameter, old[name] - 0.05 * expected_step, msg=name)
+            step = orthogonalise(parameter.grad[None], torch.float32)[0] * max(1, m / n) ** 0.5
+            torch.testing.assert_close(parameter, old[name] * (1 - 0.05 * decay) - 0.05 * step, msg=name)
         else:
             torch.testing.assert_close(parameter, expected[name], msg=name)
 
@@ -143,29 +121,6 @@ def test_muon_and_adamw_follow_the_schedule() -> None:
     assert [group["lr"] for group in state.optimizer.param_groups] == pytest.approx([r / 4 for r in rates])
 
 
-def test_muon_decays_layer_matrices_only() -> None:
-    decaying = replace(CONFIG, muon=replace(CONFIG.muon, weight_decay=0.5))
-    plain, decayed, old = model(), model(), dict(model().named_parameters())
-    for each, config in ((plain, CONFIG), (decayed, decaying)):
-        set_random_gradients(each, 1)
-        make_optimizer(each, config).step()
-    for (name, one), other in zip(plain.named_parameters(), decayed.parameters(), strict=True):
-        shrunk = 0.05 * 0.5 * old[name] if is_layer_matrix(name) else torch.zeros(())
-        torch.testing.assert_close(one - shrunk, other, msg=name)
-
-
-def test_muon_leaves_a_model_without_layers_to_adamw() -> None:
-    linear = torch.nn.Linear(3, 2)
-    optimizer = make_optimizer(linear, CONFIG)
-    linear(torch.ones(1, 3)).sum().backward()
-    before = linear.weight.detach().clone()
-    optimizer.step()
-    torch.testing.assert_close(linear.weight, before - 0.01)
-
-
-NAMES = ["constant", "linear", "cosine", "inverse-sqrt"]
-
-
 def test_inverse_sqrt_matches_the_paper() -> None:
     """d^-0.5 · min(step^-0.5, step · warmup^-1.5) (paper, 5.3, equation 3), scaled to a peak of 1."""
     warmup = 4000
@@ -173,13 +128,6 @@ def test_inverse_sqrt_matches_the_paper() -> None:
     for step in (1, 10, 3999, 4000, 4001, 100_000):
         formula = min(step**-0.5, step * warmup**-1.5) / peak
         assert lr_factor("inverse-sqrt", warmup, step, 0.5) == pytest.approx(formula)
-
-
-def test_cosine_and_linear_decay_to_zero() -> None:
-    assert lr_factor("cosine", 0.0, 1, 0.5) == pytest.approx(0.5)
-    assert lr_factor("cosine", 0.0, 9, 1.0) == pytest.approx(0.0)
-    assert lr_factor("linear", 0.0, 9, 0.75) == pytest.approx(0.25)
-    assert lr_factor("cosine", 0.2, 9, 0.6) == pytest.approx(0.5 * (1 + math.cos(math.pi / 2)))
 
 
 @for_each("name", ["linear", "cosine"])
@@ -195,25 +143,24 @@ def test_decay_begins_where_a_warmup_in_steps_ends(name: str, warmup: float, n_s
         assert factor == pytest.approx(min(1.0, step / warmup) if after <= 0 else decay, abs=1e-9)
 
 
-@for_each("name", ["linear", "cosine"])
-def test_a_warmup_is_the_same_in_steps_and_as_a_share(name: str) -> None:
-    for step in range(42, 401):
+def test_a_warmup_in_steps_is_that_of_a_share_and_may_be_longer_than_the_run() -> None:
+    for name, step in itertools.product(("linear", "cosine"), range(42, 401)):
         in_steps, as_share = (lr_factor(name, w, step, (step - 1) / 400) for w in (40, 0.1))
         assert in_steps == pytest.approx(as_share), step
+    for warmup in (10, 11, 1000):
+        factors = [lr_factor("cosine", warmup, step, (step - 1) / 10) for step in range(1, 11)]
+        assert factors == pytest.approx([step / warmup for step in range(1, 11)])
 
 
-@for_each("warmup", [10, 11, 1000])
-def test_a_warmup_longer_than_the_run_has_no_decay(warmup: int) -> None:
-    factors = [lr_factor("cosine", warmup, step, (step - 1) / 10) for step in range(1, 11)]
-    assert factors == pytest.approx([step / warmup for step in range(1, 11)])
-
-
-@given(st.sampled_from(NAMES), st.floats(0, 0.9) | st.integers(1, 1000), st.integers(1, 10**6), st.floats(0, 1))
-def test_lr_factor_lies_between_zero_and_one(name: str, warmup: float, step: int, progress: float) -> None:
-    assert 0.0 <= lr_factor(name, warmup, step, progress) <= 1.0
-
-
-@given(st.floats(0.01, 0.5), st.floats(0, 1))
-def test_warmup_is_linear(warmup: float, share: float) -> None:
-    factor = lr_factor("constant", warmup, 1, share * warmup)
-    assert factor == pytest.approx(max(share, 1e-3), rel=1e-6)
+def test_the_rate_at_chosen_steps() -> None:
+    for name, warmup, step, progress, expected in (
+        ("cosine", 0.0, 1, 0.5, 0.5),
+        ("cosine", 0.0, 9, 1.0, 0.0),
+        ("linear", 0.0, 9, 0.75, 0.25),
+        ("cosine", 0.2, 9, 0.6, 0.5),
+        ("constant", 0.2, 9, 0.05, 0.25),
+        ("constant", 0.2, 9, 0.3, 1.0),
+        ("constant", 4, 3, 0.0, 0.75),
+        ("constant", 0.1, 1, 0.0, 1e-3),  # never 0
+    ):
+        assert lr_factor(name, warmup, step, progress) == pytest.approx(expected, abs=1e-6), (name, warmup, step)

@@ -2,18 +2,15 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest import mock
 
-import numpy as np
 import pytest
-import torch
-from tests.helpers.for_each import for_each
 from tests.helpers.small_runs import SMALL, Killed, kill_at, write_table
 
 import glassformer
@@ -39,45 +36,28 @@ def report(step: int, **more: Any) -> StepMetrics:
     return StepMetrics(**{**facts, **more})
 
 
-def test_plain_lines_now_and_then_and_at_each_validation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_now_and_then_and_at_each_validation_and_pause(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     progress = TrainingProgress("nats per token", clock)
     for step in range(1, 41):
         clock.now = step * 0.5
         valid = {"loss": 2.0, "accuracy": 0.75} if step == 7 else None
-        progress(report(step, valid=valid, best=valid is not None))
+        progress(report(step, valid=valid, best=valid is not None, paused=step == 9))
     captured = capsys.readouterr()
-    assert captured.out == ""
     lines = captured.err.splitlines()
-    assert [line.split("  ")[0] for line in lines] == ["step 1", "step 7", "step 21"]
+    assert captured.out == "" and [line.split("  ")[0] for line in lines] == ["step 1", "step 7", "step 9", "step 29"]
     assert lines[0] == (
         "step 1  epoch 0.50  loss 2.5000 nats per token  lr 1.00e-03  grad 0.80  12,345 tokens/s  padding 4%  "
         "left 1 min 20 s"
     )
     assert lines[1] == "step 7  epoch 0.50  validation: loss 2.0000  accuracy 0.7500  (best)"
+    assert [line.endswith("  paused") for line in lines] == [False, False, True, False]
 
 
-def test_a_pause_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    clock = Clock()
-    progress = TrainingProgress("nats per token", clock)
-    for step in range(1, 5):
-        progress(report(step, paused=step == 3))
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split("  ")[0] for line in lines] == ["step 1", "step 3"]
-    assert [line.endswith("  paused") for line in lines] == [False, True]
-
-
-@for_each(
-    ("seconds", "message"),
-    [(0, "0 s"), (5.32, "5.3 s"), (59.4, "59 s"), (60, "1 min 00 s"), (7500, "2 h 05 min"), (-1, "0 s")],
-)
-def test_durations(seconds: float, message: str) -> None:
-    assert duration(seconds) == message
-
-
-@for_each(("n", "message"), [(0, "0 texts"), (1, "1 text"), (1203, "1,203 texts")])
-def test_how_many(n: int, message: str) -> None:
-    assert counted(n, "texts") == message
+def test_durations_and_numbers() -> None:
+    seconds = {0: "0 s", 5.32: "5.3 s", 59.4: "59 s", 60: "1 min 00 s", 7500: "2 h 05 min", -1: "0 s"}
+    assert {value: duration(value) for value in seconds} == seconds
+    assert [counted(n, "texts") for n in (0, 1, 1203)] == ["0 texts", "1 text", "1,203 texts"]
 
 
 @pytest.fixture
@@ -88,27 +68,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_a_long_pass_over_a_split_says_how_far_it_is(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+    """What starts slowly, as where a library is imported, is not taken for slow."""
     caplog.set_level(logging.INFO, "glassformer")
-    for seconds, expected in ((0.5, []), (4.0, ["scored 3 of 6 batches  left 12 s"])):
+
+    def batches(start: float, each: float) -> Iterator[str]:
+        clock.now += start
+        for letter in "abcdef":
+            yield letter
+            clock.now += each
+
+    message = "scored 3 of 6 batches  left 12 s"
+    for start, each, expected in ((0.0, 0.5, []), (0.0, 4.0, [message]), (1000.0, 4.0, [message])):
         caplog.clear()
-        done = []
-        for batch in announced("abcdef", 6, "scored"):
-            done.append(batch)
-            clock.now += seconds
-        assert "".join(done) == "abcdef" and caplog.messages == expected
-
-
-def test_what_starts_slowly_is_not_taken_for_slow(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
-    caplog.set_level(logging.INFO, "glassformer")
-
-    def answers() -> Iterator[int]:
-        clock.now += 1000.0  # a library is imported
-        for number in range(4):
-            yield number
-            clock.now += 10.0
-
-    assert [*announced(answers(), 4, "answered", unit="rows")] == [0, 1, 2, 3]
-    assert caplog.messages[0] == "answered 1 of 4 rows  left 30 s"
+        assert "".join(announced(batches(start, each), 6, "scored")) == "abcdef" and caplog.messages == expected
 
 
 def test_a_long_translation_says_how_far_it_is(
@@ -125,49 +97,31 @@ def test_a_long_translation_says_how_far_it_is(
 STEPS = SMALL | {"steps": 9, "save_every": 4, "validate_every": 100, "threads": 1}
 
 
-class Writer:
-    """A stand-in for TensorBoard's writer, which keeps what it is given."""
-
-    made: list[Writer]
-
-    def __init__(self, folder: str, purge_step: int | None) -> None:
-        self.folder, self.purge_step, self.closed = folder, purge_step, False
-        self.sent: dict[int, dict[str, float]] = {}
-        Writer.made.append(self)
-
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        self.sent.setdefault(step, {})[name] = value
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@pytest.fixture
-def writers(monkeypatch: pytest.MonkeyPatch) -> list[Writer]:
-    package = ModuleType("tensorboard")
-    package.__spec__ = ModuleSpec("tensorboard", None)
-    monkeypatch.setitem(sys.modules, "tensorboard", package)
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
-    monkeypatch.setattr(Writer, "made", [], raising=False)
-    return Writer.made
-
-
 def test_event_files_hold_what_is_logged_and_a_resumed_run_continues_them(
-    writers: list[Writer], tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = STEPS | {"train_file": write_table(tmp_path), "tensorboard": True}
+    package, made = ModuleType("tensorboard"), list[mock.Mock]()
+    package.__spec__ = ModuleSpec("tensorboard", None)
+    writer = SimpleNamespace(
+        SummaryWriter=lambda *given, **more: made.append(mock.Mock(given=(*given, more))) or made[-1]
+    )
+    monkeypatch.setitem(sys.modules, "tensorboard", package)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", writer)
+    settings: Any = STEPS | {"train_file": write_table(tmp_path), "tensorboard": True}
     with pytest.raises(Killed):
         glassformer.train("classify", out=tmp_path / "run", on_step=kill_at(6), **settings)
     glassformer.resume(tmp_path / "run")
-    begun, resumed = writers
-    assert begun.folder == resumed.folder == str(tmp_path / "run" / "tensorboard") and begun.closed and resumed.closed
-    assert (begun.purge_step, resumed.purge_step) == (None, 5), "steps since the checkpoint are done again"
-    assert [*begun.sent] == [*range(1, 7)] and [*resumed.sent] == [*range(5, 10)]
-    sent = begun.sent | resumed.sent
+    # The steps since the checkpoint are done again.
+    folder = str(tmp_path / "run" / "tensorboard")
+    assert [each.given for each in made] == [(folder, {"purge_step": None}), (folder, {"purge_step": 5})]
+    assert all(each.close.called for each in made)
+    calls = [[call.args for call in each.add_scalar.call_args_list] for each in made]
+    assert [{step for *_, step in each} for each in calls] == [{*range(1, 7)}, {*range(5, 10)}]
+    sent = {(name, step): value for each in calls for name, value, step in each}
     for line in (tmp_path / "run" / "metrics.jsonl").read_text("utf-8").splitlines():
         row = json.loads(line)
-        assert sent[row["step"]]["loss"] == row["loss"]
-        assert sent[row["step"]].keys() >= {"lr", "grad_norm"} | {f"valid/{name}" for name in row.get("valid", {})}
+        names = ["lr", "grad_norm", *(f"valid/{name}" for name in row.get("valid", {}))]
+        assert sent["loss", row["step"]] == row["loss"] and all((name, row["step"]) in sent for name in names)
 
 
 def test_a_missing_package_is_named() -> None:
@@ -180,19 +134,3 @@ def test_a_missing_package_is_named() -> None:
 def test_values_are_finite_numbers_by_name() -> None:
     report = StepMetrics(3, loss=1.0, lr=float("nan"), valid={"accuracy": 0.5, "f1": float("inf")}, best=True)
     assert values_of(report) == {"loss": 1.0, "valid/accuracy": 0.5}
-
-
-def test_who_follows_a_training_draws_random_numbers_of_its_own(tmp_path: Path) -> None:
-    settings = STEPS | {"train_file": write_table(tmp_path), "dropout": 0.5}
-
-    def follow(report: Any) -> None:
-        torch.manual_seed(report.step)
-        random.seed(0)
-        np.random.seed(0)
-        torch.rand(7)
-
-    weights = []
-    for name, on_step in (("alone", None), ("followed", follow)):
-        glassformer.train("classify", out=tmp_path / name, on_step=on_step, **settings)
-        weights.append((tmp_path / name / "model" / "model.safetensors").read_bytes())
-    assert weights[0] == weights[1]

@@ -47,49 +47,40 @@ def package_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
     logging.root.setLevel(root_level)
 
 
-@pytest.mark.parametrize("configure", ["handler", "level", "root"])
-def test_log_to_stderr_leaves_configured_logging_alone(
+@pytest.mark.parametrize("configure", ["", "handler", "level", "root"])
+def test_log_to_stderr_leaves_configured_logging_alone_and_undoes_its_own(
     configure: str, package_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stream = io.StringIO()
     if configure == "handler":
         package_logger.addHandler(logging.StreamHandler(stream))
-    else:
+    elif configure:
         (package_logger if configure == "level" else logging.root).setLevel(logging.ERROR)
-    with console.log_to_stderr():
+    before = package_logger.handlers[:], package_logger.level
+    with console.log_to_stderr(), console.log_to_stderr():
         logger.warning("two")
-    assert capsys.readouterr().err == ""
+        assert (package_logger.level == logging.INFO) == (configure == "")
+    assert (package_logger.handlers, package_logger.level) == before
+    assert capsys.readouterr().err == ("" if configure else "warning: two\n")
     assert stream.getvalue() == ("two\n" if configure == "handler" else "")
 
 
-def test_log_to_stderr_undoes_what_it_configured(package_logger: logging.Logger) -> None:
-    with console.log_to_stderr():
-        assert [type(handler) for handler in package_logger.handlers] == [console.StderrHandler]
-        with console.log_to_stderr():
-            assert len(package_logger.handlers) == 1
-        assert package_logger.level == logging.INFO
-    assert (package_logger.handlers, package_logger.level) == ([], logging.NOTSET)
-
-
-@pytest.mark.parametrize("no_color", [False, True])
-def test_colour_is_for_terminals_that_want_it(no_color: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variables", "colour"),
+    [({"TERM": "xterm-256color"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+    ids=str,
+)
+def test_colour_is_for_terminals_that_want_it(
+    variables: dict[str, str], colour: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
-    if no_color:
-        monkeypatch.setenv("NO_COLOR", "1")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     console.write_error("broken [b]")
     message = sys.stderr.getvalue()  # type: ignore[attr-defined]
-    assert "broken [b]" in message
-    assert ("\x1b[1;31m" in message) == (not no_color)
-
-
-def test_a_dumb_or_missing_terminal_gets_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setenv("TERM", "dumb")
-    logger.warning("plain")
-    assert sys.stderr.getvalue() == "warning: plain\n"  # type: ignore[attr-defined]
+    assert "broken [b]" in message and ("\x1b[1;31m" in message) == colour
     monkeypatch.setattr(sys, "stderr", None)
     logger.warning("nowhere to go")
     closed = io.StringIO()

@@ -53,28 +53,17 @@ def test_what_the_caller_set_is_put_back(callers: tuple[str, bool, bool, bool]) 
     assert settings() == callers
 
 
-def test_cudnn_attention_is_off_on_a_gpu_and_then_as_it_was() -> None:
-    """The switch is there without a GPU, so it can be tested without one."""
-    before = settings()
-    with tuned(torch.device("cuda")):
-        assert not torch.backends.cuda.cudnn_sdp_enabled()
-    assert settings() == before
-
-
-def test_a_block_within_may_need_another_library() -> None:
-    with tuned(CPU, ONEDNN):
-        with matmul_precision("highest"):
-            assert torch.get_float32_matmul_precision() == "highest"
-        assert torch.get_float32_matmul_precision() == FAST
-
-
 def test_nothing_rounds_where_fp32_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU rounds to TF32 under any other setting, some processors to bf16: predictions would not be the explained."""
-    with tuned(torch.device("cuda"), ONEDNN):
+    before = settings()
+    with tuned(CPU, ONEDNN), matmul_precision("highest"):
         assert torch.get_float32_matmul_precision() == "highest"
+    with tuned(torch.device("cuda"), ONEDNN):  # its switches are there without a GPU
+        assert torch.get_float32_matmul_precision() == "highest" and not torch.backends.cuda.cudnn_sdp_enabled()
     monkeypatch.setattr(device, "has_onednn", lambda: False)
     with tuned(CPU, ONEDNN):
         assert torch.get_float32_matmul_precision() == "highest"
+    assert settings() == before
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import multiprocessing
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 import torch
@@ -27,25 +29,11 @@ def _as_before() -> Iterator[None]:
     assert Settings.read() == before
 
 
-def in_threads(*jobs: object) -> None:
+def in_threads(*jobs: Callable[[], object]) -> None:
     """Run the functions at once; their first error is raised here."""
-    errors: list[BaseException] = []
-
-    def run(job: object) -> None:
-        try:
-            assert callable(job)
-            job()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=[job]) for job in jobs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    if errors:
-        raise errors[0]
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        for done in [pool.submit(job) for job in jobs]:
+            done.result(60)
 
 
 def test_nobody_computes_under_the_settings_of_another() -> None:
@@ -87,37 +75,23 @@ def test_the_others_wait_in_line_and_get_their_turn_where_work_gives_way() -> No
 
 
 def test_an_error_or_an_interruption_leaves_nothing_held() -> None:
-    turns = Turns()
+    turns, interrupted = Turns(), mock.Mock(acquire=mock.Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(ZeroDivisionError), turns.hold(MEDIUM), turns.hold(HIGHEST):
         raise ZeroDivisionError
-
-    class Interrupted:
-        def acquire(self) -> None:
-            raise KeyboardInterrupt
-
-        def release(self) -> None:
-            pass
-
     with pytest.raises(KeyboardInterrupt), turns.hold(MEDIUM), turns.released():
-        turns._turn = Interrupted()  # type: ignore[assignment]
+        turns._turn = interrupted
     assert turns.current == Settings.read()
 
 
-def test_a_thread_knows_its_own_precision() -> None:
-    seen: list[str] = []
+def test_a_thread_knows_its_own_precision_and_the_number_of_threads_is_the_callers_again() -> None:
+    seen, before = list[str](), torch.get_num_threads()
     with tuned(CPU):
         in_threads(lambda: seen.append(turns.current.matmul))
         assert turns.current.matmul == "highest"
         with matmul_precision("medium"):
             assert turns.current.matmul == torch.get_float32_matmul_precision() == "medium"
-    assert seen == [turns.current.matmul]
-
-
-def test_the_number_of_threads_is_the_callers_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = torch.get_num_threads()
-    with tuned(CPU):
         torch.set_num_threads(before + 1)  # as where other programs come or go
-    assert torch.get_num_threads() == before
+    assert seen == [turns.current.matmul] and torch.get_num_threads() == before
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no fork")
@@ -130,18 +104,15 @@ def test_a_forked_child_does_not_wait_for_threads_that_it_has_not() -> None:
             held.set()
             done.wait(60)
 
-    thread = threading.Thread(target=other)
-    thread.start()
+    def child() -> None:
+        with process_settings.turns.hold(MEDIUM):
+            assert torch.get_float32_matmul_precision() == "medium"
+
+    (thread := threading.Thread(target=other)).start()
     held.wait(60)
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            with process_settings.turns.hold(MEDIUM):
-                code = int(torch.get_float32_matmul_precision() != "medium")
-        finally:
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(60)
     done.set()
     thread.join()
-    assert code == 0
+    assert process.exitcode == 0

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.helpers.for_each import for_each
 
 from glassformer.errors import CheckpointError
 from glassformer.runs.records import StepMetrics
@@ -51,33 +50,19 @@ def test_a_link_to_a_regular_file_is_read_and_a_sparse_file_is_not(tmp_path: Pat
     ids=["deep", "10,000 digits", "a long key", "deep tables", "no value"],
 )
 def test_toml_that_takes_long_or_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "a.toml").write_text(text, "utf-8")
+    path, dots = tmp_path / "a.toml", "." * 500
+    path.write_text(text, "utf-8")
     with pytest.raises(CheckpointError, match=r"a\.toml"):
-        safe_read.read_toml(tmp_path / "a.toml")
+        safe_read.read_toml(path)
+    path.write_text(f"a = \"{dots}\"\nb = [1.5, 2.5]\n[c.d]\ne = '{dots}'\n", "utf-8")
+    assert safe_read.read_toml(path) == {"a": dots, "b": [1.5, 2.5], "c": {"d": {"e": dots}}}
 
 
-def test_toml_with_dots_in_its_strings_is_read(tmp_path: Path) -> None:
-    text = "." * 500
-    (tmp_path / "a.toml").write_text(f"a = \"{text}\"\nb = [1.5, 2.5]\n[c.d]\ne = '{text}'\n", "utf-8")
-    assert safe_read.read_toml(tmp_path / "a.toml") == {"a": text, "b": [1.5, 2.5], "c": {"d": {"e": text}}}
-
-
-@for_each(
-    "data",
-    [
-        b'{"a": ' + b"1" * 5000 + b"}",
-        b"",
-        b"{",
-        b"\xff{}",
-        b'{"a": 1} x',
-        b'{"a": "\\ud800"}',
-        b'{"\\uDfff": 1}',
-        b"[" * 10_000,
-    ],
-)
-def test_json_that_no_version_wrote(data: bytes) -> None:
-    with pytest.raises(CheckpointError):
-        safe_read.from_json(dict, data, "x")
+def test_json_that_no_version_wrote() -> None:
+    digits, deep = b'{"a": ' + b"1" * 5000 + b"}", b"[" * 10_000
+    for data in (digits, deep, b"", b"{", b"\xff{}", b'{"a": 1} x', b'{"a": "\\ud800"}', b'{"\\uDfff": 1}'):
+        with pytest.raises(CheckpointError):
+            safe_read.from_json(dict, data, "x")
     assert safe_read.from_json(str, b'"\\ud83d\\ude00"', "x") == "😀", "a pair of surrogates is a character"
 
 

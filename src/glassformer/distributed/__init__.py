@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -252,18 +253,33 @@ def _on_device(group: ProcessGroup, device: str) -> ProcessGroup:
 
 
 def _rendezvous(n: int) -> ProcessGroup:
-    """Return the group of all n processes, connected by gloo."""
+    """Return the group of all n processes, connected by gloo.
+
+    A thread meets them: handlers of signals do not run in the one that waits in C++, as for a process that was killed.
+    """
+    met = list[Any]()
+    thread = Thread(target=_meet, args=[met], daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    if isinstance(met[0], Exception):
+        reason = " ".join(str(met[0]).split())[:200]
+        if re.search(MEETING_LOST, reason, re.IGNORECASE):
+            message = f"one of the {n} processes of this run ended while they met: {reason}"
+            raise ResourceError(message, "give the same command again") from met[0]
+        hint = "start it with torchrun and a --master-port that is free, the same line on every machine"
+        raise UsageError(f"the {n} processes of this run cannot meet: {reason}", hint) from met[0]
+    return ProcessGroup(met[0], met[1], int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def _meet(met: list[Any]) -> None:
+    """Add the rank and the number of processes to a list when all have met, or the error that kept them apart."""
     try:
         store, rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))
         if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
             # After a restart the launcher's store still holds the addresses of dead processes.
             store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
-    except (RuntimeError, ValueError) as error:  # a failed gloo connection is a plain RuntimeError
-        reason = " ".join(str(error).split())[:200]
-        if re.search(MEETING_LOST, reason, re.IGNORECASE):
-            message = f"one of the {n} processes of this run ended while they met: {reason}"
-            raise ResourceError(message, "give the same command again") from error
-        hint = "start it with torchrun and a --master-port that is free, the same line on every machine"
-        raise UsageError(f"the {n} processes of this run cannot meet: {reason}", hint) from error
-    return ProcessGroup(rank, world_size, int(os.environ.get("LOCAL_RANK", "0")))
+        met += [rank, world_size]
+    except Exception as error:  # a failed gloo connection is a plain RuntimeError
+        met.append(error)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
-import pytest
 import torch
 
 from glassformer.config import ModelConfig
@@ -80,18 +77,3 @@ def sentences(seed, n, vocab_size=23, longest=9):
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (n,), generator=generator).tolist()
     return [torch.randint(3, vocab_size, (length,), generator=generator).tolist() for length in lengths]
-
-
-@pytest.fixture(scope="session")
-def toy():
-    return SimpleNamespace(
-        PAD=PAD,
-        BOS=BOS,
-        EOS=EOS,
-        TableDecoder=TableDecoder,
-        random_table=random_table,
-        log_probs=log_probs,
-        translator=translator,
-        language_model=language_model,
-        sentences=sentences,
-    )

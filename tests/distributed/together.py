@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from tests.helpers.forking import forking
 from tests.helpers.small import config_of, data_of, small_run, steps_of
+from tests.helpers.states import state_sha256
 
 from glassformer import distributed
 from glassformer.distributed import ProcessGroup, init_distributed
@@ -85,7 +85,8 @@ def train(ranks: ProcessGroup, task: str, most: int, n: int, settings: dict[str,
         "loss": [r.loss for r in reports],
         "norm": [r.grad_norm for r in reports],
         "valid": [r.valid for r in reports if r.valid],
-        "kept": _digest(state),
+        # Generators of random numbers apart.
+        "kept": state_sha256({name: t for name, t in state.tensors().items() if not name.startswith("rng")}, {}),
         "position": [state.progress.epoch, state.progress.position],
         "padding": [r.padding for r in reports],
         "clipped": [r.clipped for r in reports if r.clipped is not None],
@@ -103,15 +104,6 @@ def begin(ranks: ProcessGroup, task: str, n: int, settings: dict[str, Any]) -> t
     run = replace(alone, group=ranks)
     torch.manual_seed(config.train.seed)
     return run, TrainState(run.task.build_model(), run.task, ranks)
-
-
-def _digest(state: TrainState) -> str:
-    """Of all that is kept, generators of random numbers apart."""
-    kept = {name: t for name, t in state.tensors().items() if not name.startswith("rng")}
-    digest = hashlib.sha256()
-    for name in sorted(kept):
-        digest.update(kept[name].contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def validate(ranks: ProcessGroup, task: str, sizes: list[int]) -> list[dict[str, Any]]:
@@ -182,55 +174,48 @@ def pace(ranks: ProcessGroup) -> list[float]:
     return list(vars(measure_pace(replace(run, group=ranks), state)).values())
 
 
-def differ(ranks: ProcessGroup) -> list[str]:
-    """What processes that differ in one of two facts get, and those of which the second fails."""
-    output = []
-    ranks.assert_same(configuration="a", data="b")
-    for work in (lambda: ranks.assert_same(configuration="a", data=str(ranks.rank)), lambda: _fail_in_second(ranks)):
-        try:
-            work()
-        except GlassformerError as error:
-            output.append(f"{type(error).__name__} {error.message} {error.hint}")
-    return output
-
-
-def other_versions(ranks: ProcessGroup) -> str:
-    """What is said where the last process has other packages than the rest."""
-    if ranks.rank == ranks.world_size - 1:
-        preparation.version = lambda name: "0.0"
-    data = data_of("classify")
-    preparation.load_text_data = lambda schema, config: data
+def message_of(work: Callable[[], object]) -> list[Any]:
+    """What the error says that some work ends in."""
     try:
-        preparation.prepare(config_of("classify"), group=ranks)
-    except GlassformerError as error:
-        return error.message
-    return ""
-
-
-def mixed_devices(rank: int, size: int) -> str:
-    """What is said where one process would compute on a GPU and the other on its CPU."""
-    if rank:
-        torch.cuda.device_count = lambda: size
-        distributed.choose_device = lambda name: torch.device("cuda")
-    try:
-        with init_distributed("auto"):
-            return ""
-    except GlassformerError as error:
-        return error.message
-
-
-def terminated(ranks: ProcessGroup) -> list[Any]:
-    """What all raise where the second was stopped by SIGTERM."""
-    try:
-        with ranks.raise_together():
-            if ranks.rank == 1:
-                raise Interrupted("stopped", "go on", 143)
+        work()
     except GlassformerError as error:
         return [type(error).__name__, error.message, error.hint, error.exit_code]
     return []
 
 
-def _fail_in_second(ranks: ProcessGroup) -> None:
+def raising(ranks: ProcessGroup, error: GlassformerError) -> None:
+    """Raise an error in the second process alone."""
     with ranks.raise_together():
         if ranks.rank == 1:
-            raise DataError("no such file: ä", "look")
+            raise error
+
+
+def differ(ranks: ProcessGroup) -> list[list[Any]]:
+    """What processes that differ in one of two facts get, and those of which the second fails."""
+    ranks.assert_same(configuration="a", data="b")
+    return [
+        message_of(lambda: ranks.assert_same(configuration="a", data=str(ranks.rank))),
+        message_of(lambda: raising(ranks, DataError("no such file: ä", "look"))),
+    ]
+
+
+def terminated(ranks: ProcessGroup) -> list[Any]:
+    """What all raise where the second was stopped by SIGTERM."""
+    return message_of(lambda: raising(ranks, Interrupted("stopped", "go on", 143)))
+
+
+def other_versions(ranks: ProcessGroup) -> list[Any]:
+    """What is said where the last process has other packages than the rest."""
+    if ranks.rank == ranks.world_size - 1:
+        preparation.version = lambda name: "0.0"
+    data = data_of("classify")
+    preparation.load_text_data = lambda schema, config: data
+    return message_of(lambda: preparation.prepare(config_of("classify"), group=ranks))
+
+
+def mixed_devices(rank: int, size: int) -> list[Any]:
+    """What is said where one process would compute on a GPU and the other on its CPU."""
+    if rank:
+        torch.cuda.device_count = lambda: size
+        distributed.choose_device = lambda name: torch.device("cuda")
+    return message_of(init_distributed("auto").__enter__)
