@@ -244,7 +244,7 @@ def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: py
     run = fake_run("classify")
     edit(run / "evaluation.json", lambda e: e.update(slips=0.5))
     edit(run / "data.json", lambda d: d.update(metric="slips"))
-    row = {"epoch": 1.0, "loss": 1.0, "lr": 0.0, "grad_norm": 0.0, "seconds": 1.0}
+    row = {"epoch": 1.0, "loss": 1.0}
     at = enumerate((3.0, 2.0, 4.0), start=1)
     rows = [row | {"step": s, "valid": {"loss": 1.0, "slips": v}, "best": s < 3} for s, v in at]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -370,3 +370,13 @@ def test_data_check_says_what_the_start_of_a_training_says(tmp_path: Path, capsy
 def test_what_is_no_finding_is_refused(damaged: object) -> None:
     with pytest.raises(CheckpointError, match=r"data\.json"):
         _ = DataRecord(preflight={"warnings": [damaged]}).findings
+
+
+@pytest.mark.draws
+def test_constant_and_lonely_numbers_are_drawn(fake_run: MakeRun) -> None:
+    run = fake_run("classify")
+    row = {"step": 1, "epoch": 1.0, "loss": 0.5, "lr": 0.0, "grad_norm": 0.0, "seconds": 1.0}
+    rows = [row, {**row, "step": 2, "valid": {"loss": 0.5, "accuracy": 1.0}}]
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
+    edit(run / "evaluation.json", lambda e: e.update(accuracy=1.0, ci95=[1.0, 1.0]))
+    assert {"loss", "metric"} <= set(draw_all(load_run_record(run)))

@@ -222,8 +222,14 @@ def test_the_commands_answer_texts_and_tables(head: str, runs_of: dict[str, Path
         assert main(["predict-table", run, str(source), str(tmp_path / name), "--prefix", "p_", *column]) == 0
     found = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text("utf-8").splitlines()]
     assert len(found) == len((tmp_path / "b.csv").read_text("utf-8").splitlines()) - 1 == 20
-    key = {"multilabel": "p_labels", "regress": "p_number", "tag": "p_tags", "pairs": "p_label"}[head]
-    assert all(key in row for row in found)
+    columns = {f"p_{key}" for key in HEADS[head].answer - {"text", "pair", "probabilities"}}
+    assert all(columns <= row.keys() for row in found)
+    if head == "regress":
+        assert all(isinstance(row["p_number"], float) for row in found)
+    if head == "tag":
+        capfd.readouterr()
+        assert main(["explain", run, "n1 goes to rome", "--label", "4", "--json"]) == 0
+        assert json.loads(capfd.readouterr().out)["manifest"]["labels"]["shown"] == 3
 
 
 @pytest.mark.parametrize(("head", "learn"), [(name, each) for name, head in HEADS.items() for each in head.learned])
