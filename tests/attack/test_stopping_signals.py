@@ -65,7 +65,7 @@ def send_before(number: int, function: Callable[..., Any]) -> Callable[..., Any]
 
 
 @pytest.mark.parametrize(
-    ("stage", "number"), zip(STAGES, (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGHUP), strict=True)
+    ("stage", "number"), [*zip(STAGES, (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGHUP), strict=True)]
 )
 def test_each_stage_says_what_is_saved(
     whole: Path,
