@@ -114,7 +114,7 @@ web-check: web/node_modules/.installed $(VENV)/.installed-test
 	$(BIN)/python web/terms.py | diff - web/src/terms.ts
 	cd web && npm run --silent check && npm run --silent test && npm run --silent build -- --outdir=../build/web
 	diff -r build/web src/glassformer/explain/page/static
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/interop/test_javascript.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/interop/test_onnx.py -k javascript
 
 clean:
 	rm -rf $(VENV) web/node_modules .pytest_cache .ruff_cache .hypothesis build docs/_build

@@ -13,9 +13,8 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.attribution import AttributeRequest
 from glassformer.explain.edits.findings import read_findings
 from glassformer.explain.edits.grammar import Edit
-from glassformer.explain.explanation import explain
+from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.typescript import QUESTIONS
-from glassformer.explain.request import TraceRequest
 
 GOOD = 'name = "n"\ntext = "a b"\nedits = ["logits*1"]\nbefore = "a"\nafter = "b"\nchange = -1.5\n'
 DIGITS = "1" * 8000
@@ -26,12 +25,9 @@ DIGITS = "1" * 8000
     [
         ('change = "-1.5"', "change must be a number"),
         ("change = nan", "change must be a number"),
-        ("change = inf", "change must be a number"),
-        ("change = true", "change must be a number"),
         (f'edits = ["a={DIGITS}x"]', "at most 200 long"),
         ('edits = ["a=1x"]', "malformed"),
         ("edits = [1]", "must be an array"),
-        ('edits = "logits*1"', "must be an array"),
         ("text = 5", "text must be a string"),
         ('unknown = "x"', "'unknown' at the top is not a known key"),
         ("control = 5", "must be an array"),
@@ -53,13 +49,11 @@ def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, message
     ("kind", "data"),
     [
         (TraceRequest, {"text": "a", "decode": {"length_penalty": -5}}),
-        (TraceRequest, {"text": "a", "decode": {"decode_seed": 2**40}}),
         (TraceRequest, {"text": "a", "edits": ["x" * 201]}),
         (TraceRequest, {"text": "a", "other_text": 5}),
         (AttributeRequest, {"method": "guess"}),
         (AttributeRequest, {"prediction": 10**5000}),
         (AttributeRequest, {"target": 1.5}),
-        (AttributeRequest, {"erase": {"texts": [1]}}),
         (AttributeRequest, {"erase": {"text": "12"}}),
         (AttributeRequest, {"erase": {"text": [-1]}}),
         (QUESTIONS[0], {"trace": "t1", "kind": "all"}),

@@ -47,8 +47,10 @@ def judge(victims: Victims, folder: Path, attacks: Iterable[Attack], *commands: 
             )
             if not (answer.code in (0, 4) or of_its_own) or (answer.code == 4 and "bug" in answer.err):
                 broken.append(f"{command}, {attack}: exit {answer.code}, {answer.err.strip()[-200:]}")
-            # Of the configuration a forger chooses what it says; all else is either refused or has no effect.
-            same = answer.out == victims.answer.out or attack.file == "model/config.json"
+            # A folder that is sealed again has an owner, who chooses what the configuration says and what parts a text
+            # into words; all else is either refused or has no effect.
+            chosen = attack.file == "model/config.json" or "pre_tokenizer" in attack.name
+            same = answer.out == victims.answer.out or chosen
             if answer.code == 0 and command == "predict" and not same:
                 broken.append(f"{command}, {attack}: another answer, {answer.out[:200]}")
     assert not broken, "\n".join(broken)

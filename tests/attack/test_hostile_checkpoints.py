@@ -1,4 +1,4 @@
-"""A checkpoint that someone changed and sealed again is refused with exit code 4, in bounded time, not trained on."""
+"""A run that someone changed is not trained on: a checkpoint sealed again, other settings, data or tokenizer."""
 
 from __future__ import annotations
 
@@ -115,9 +115,11 @@ def test_a_changed_checkpoint_is_refused(unfinished: Path, context: RunContext, 
     assert (run / "metrics.jsonl").read_bytes() == log, "nothing is written"
 
 
-def test_an_unchanged_checkpoint_sealed_again_is_resumed(unfinished: Path, tmp_path: Path) -> None:
+def test_an_unchanged_run_is_resumed_whatever_the_layout_of_its_files(unfinished: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(unfinished, tmp_path / "run"))
     change_checkpoint(run, lambda tensors, state: None)
+    edited("data.json", lambda data: None)(run)
+    (run / "config.toml").write_text("# a remark\n" + (run / "config.toml").read_text("utf-8"), "utf-8")
     assert main(["train", "--resume", str(run)]) == 0
 
 
@@ -137,3 +139,64 @@ def test_steps_that_the_log_lacks_are_counted(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "metrics.jsonl").write_text('{"step": 3}\n{"step": 4}\n', "utf-8")
     RunFolder(tmp_path).truncate_metrics(4)
     assert "lacks 2 of the 4 steps" in capsys.readouterr().err
+
+
+def replaced(name: str, old: str, new: str) -> Callable[[Path], object]:
+    def change(run: Path) -> None:
+        text = (run / name).read_text("utf-8")
+        assert old in text
+        (run / name).write_text(text.replace(old, new, 1), "utf-8")
+
+    return change
+
+
+def edited(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    def act(run: Path) -> None:
+        value = json.loads((run / name).read_text("utf-8"))
+        change(value)
+        (run / name).write_text(json.dumps(value), "utf-8")
+
+    return act
+
+
+OTHERWISE: dict[str, Callable[[Path], object]] = {
+    "lr": replaced("config.toml", "lr = 0.005", "lr = 0.007"),
+    "decay": replaced("config.toml", "weight_decay = ", "weight_decay = 1"),
+    "setting left out": replaced("config.toml", "lr = 0.005\n", ""),
+    "data deleted": lambda run: (run / "data.json").unlink(),
+    "data empty": lambda run: (run / "data.json").write_text("{}"),
+    "data notes": edited("data.json", lambda data: data["notes"].append("x")),
+    "tokenizer": edited("tokenizer.json", lambda content: content["model"]["vocab"].popitem()),
+    "env deleted": lambda run: (run / "env.json").unlink(),
+    "nothing recorded": edited("env.json", lambda env: env.pop("begun_with")),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_what_was_begun_otherwise_is_not_resumed(
+    unfinished: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(unfinished, tmp_path / "run"))
+    OTHERWISE[name](run)
+    assert main(["train", "--resume", str(run)]) == 4
+    error = capsys.readouterr().err
+    assert str(run) in error and "this is a bug" not in error
+    assert len(error.strip().splitlines()) <= 2
+
+
+def test_a_changed_seed_run_stops_the_others(tmp_path: Path) -> None:
+    """The seeds that remain take the settings of the first, so that they are compared by their seed alone."""
+
+    def kill(_: Any) -> None:
+        if (tmp_path / "x" / "seed-2").exists():
+            raise Killed
+
+    with pytest.raises(Killed):
+        settings = SMALL | {"steps": 2}
+        glassformer.train(
+            "classify", train_file=write_table(tmp_path), out=tmp_path / "x", seeds=2, on_step=kill, **settings
+        )
+    replaced("config.toml", "lr = 0.005", "lr = 0.007")(tmp_path / "x" / "seed-1")
+    with pytest.raises(CheckpointError, match=r"seed-1/config\.toml, .* is not what the run was begun with"):
+        glassformer.resume(tmp_path / "x")
+    assert not RunFolder(tmp_path / "x" / "seed-2").finished

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
+from tests.helpers.small_runs import FLAGS, SMALL, Killed, command, write_table
 
 import glassformer
 from glassformer.cli.main import main
@@ -175,18 +175,14 @@ def test_several_seeds_lock_their_folder_and_each_run(tmp_path: Path) -> None:
 def test_a_seed_that_was_killed_before_its_first_step_is_begun_again(tmp_path: Path) -> None:
     table, out = write_table(tmp_path), tmp_path / "seeds"
 
-    class Killed(Exception):
-        pass
-
     def kill(_: Any) -> None:
         if (out / "seed-2").exists():
             raise Killed
 
     with pytest.raises(Killed):
         glassformer.train("classify", train_file=table, out=out, seeds=2, on_step=kill, **SMALL | {"steps": 1})
-    (out / "seed-2" / "config.toml").unlink()
     shutil.rmtree(out / "seed-2" / "checkpoints", ignore_errors=True)
-    for name in ("metrics.jsonl", LOCK):
+    for name in ("config.toml", "metrics.jsonl", LOCK):
         (out / "seed-2" / name).unlink(missing_ok=True)
     (out / "seed-2" / LOCK).touch()
     glassformer.resume(out)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
+from tests.helpers.small_runs import FLAGS, SMALL, write_table
 
 import glassformer
 from glassformer.cli.main import main
@@ -65,13 +65,7 @@ def send_before(number: int, function: Callable[..., Any]) -> Callable[..., Any]
 
 
 @pytest.mark.parametrize(
-    ("stage", "number"),
-    [
-        ("preparing", signal.SIGHUP),
-        ("beginning", signal.SIGTERM),
-        ("scoring", signal.SIGINT),
-        ("writing the report", signal.SIGHUP),
-    ],
+    ("stage", "number"), [*zip(STAGES, (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGHUP), strict=True)]
 )
 def test_each_stage_says_what_is_saved(
     whole: Path,
@@ -158,17 +152,3 @@ def test_between_seeds_and_in_their_ensemble(
     assert f"resume with: glassformer train --resume '{out}'" in capsys.readouterr().err
     assert main(["train", "--resume", str(out)]) == 0
     assert (out / "report.json").is_file()
-
-
-def test_a_hangup_in_a_process_of_its_own(whole: Path, tmp_path: Path) -> None:
-    """SIGHUP, as a closed terminal sends it, ends a training with a checkpoint, a message and exit code 129."""
-    arguments = new_run(whole.parent, tmp_path / "run")
-    arguments[arguments.index("--steps") + 1] = "3000"
-    process = command(tmp_path / "output.txt", *arguments)
-    process.until(lambda: any((tmp_path / "run" / "checkpoints").glob("step-*")))
-    process.send(signal.SIGHUP)
-    process.send(signal.SIGHUP)
-    code, output = process.wait(60)
-    assert code == 129, output
-    assert "stopped by SIGHUP at step" in output and "everything is saved" in output
-    assert not (tmp_path / "run" / ".lock").exists()

@@ -10,8 +10,7 @@ from tests.browser.app import Open
 from tests.browser.models import MODELS, TEXTS, subject_of
 
 from glassformer.explain.attribution import AttributeRequest, erase
-from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
 CLASSIFIER, TRANSLATOR = "classify, pre-norm", "translate, pre-norm"
 

@@ -17,9 +17,8 @@ from playwright.sync_api import BrowserContext
 from tests.browser.app import App, Held, Open, Watch
 from tests.browser.models import MODELS, TEXTS, subject_of
 
-from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.server import PageServer
-from glassformer.explain.request import TraceRequest
 
 CLASSIFIER, TRANSLATOR = "classify, pre-norm", "translate, pre-norm"
 BLOCKED = "encoder.0.self.scores[head:1;key:0]=blocked"

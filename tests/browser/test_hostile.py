@@ -11,8 +11,7 @@ from tests.browser.models import Parts, subject_of
 from tests.browser.test_screens import SCREENS
 
 from glassformer.data.splits import Split, TextData
-from glassformer.explain.explanation import explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.run import Run
 
 HOSTILE = [

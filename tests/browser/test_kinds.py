@@ -15,8 +15,7 @@ from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.pretrained import bert_folder
 
 import glassformer
-from glassformer.explain.explanation import explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop import transfer
 from glassformer.run import Run
 

@@ -13,9 +13,8 @@ import pytest
 from tests.browser.app import App, Open, Watch
 from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
 
-from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.learn.learning import Learned
-from glassformer.explain.request import TraceRequest
 
 CLASSIFIER, TRANSLATOR = "classify, pre-norm", "translate, pre-norm"
 WEIGHT = "encoder.layers.0.self_attention.q_proj.weight"

@@ -14,10 +14,9 @@ from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
 from tests.browser.test_screens import SCREENS
 from tests.explain.test_report import Page as SavedPage
 
-from glassformer.explain.explanation import explain
+from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import service
 from glassformer.explain.page.security import WHOLE, asset
-from glassformer.explain.request import TraceRequest
 
 CLASSIFIER = "classify, pre-norm"
 EDIT = "encoder.0.self.scores[head:0;key:1]=blocked"

@@ -11,8 +11,7 @@ from playwright.sync_api import CDPSession
 from tests.browser.app import App, Open
 from tests.browser.models import subject_of
 
-from glassformer.explain.explanation import explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.run import Run
 
 SECONDS = 2.0

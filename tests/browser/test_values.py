@@ -14,8 +14,7 @@ from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
 from tests.helpers.matrix import matrix_run
 from tests.helpers.ngram_runs import ngram_run
 
-from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.run import Run
 
 CASES = [

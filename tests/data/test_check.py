@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
+from tests.helpers.small import config_of, data_of, small_run
 
-from glassformer.config import DataConfig, DatesConfig, FilesConfig
-from glassformer.data.check import CheckReport, check_data
+from glassformer.config import Config, DataConfig, DatesConfig, FilesConfig
+from glassformer.data.check import CheckReport, KnownData, check_data, unknown
+from glassformer.data.corpus import RaggedArray
 from glassformer.data.datasets.local_files import load_text_data
-from glassformer.errors import DataError, UsageError
+from glassformer.data.splits import Split
+from glassformer.errors import DataError
+from glassformer.runs.records import SplitRecord
 from glassformer.tasks import TASKS
+from glassformer.training.preparation import Pace, describe_splits, n_texts_with_unknown, preflight
 
 WORD = st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=1, max_size=8)
 SENTENCE = st.lists(WORD, min_size=1, max_size=5).map(" ".join)
@@ -143,26 +150,12 @@ def test_harmless_things_are_counted_and_load(tmp_path):
     assert report.n_errors == 0
 
 
-def test_pairs_with_an_empty_side_are_counted(tmp_path):
-    path = tmp_path / "a.tsv"
-    path.write_bytes(b"a\tx\n\ty\nc\t \nd\tz\n")
-    assert checked("translate", train_file=path).counts == {"train: empty": 2}
-
-
 def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes(b"text,label\none,a\ntwo,a\n")
     report = checked("classify", train_file=path, test_file=tmp_path / "none.csv")
     assert [(p.kind, Path(p.path).name) for p in report.errors] == [("missing", "none.csv"), ("label", "a.csv")]
     assert report.errors[1].message.startswith("two or more labels")
-
-
-def test_a_quote_left_open_names_the_row_it_opens_in_even_if_a_later_one_ends_it(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_bytes(b'text,label\none,a\n"two,b\nthree,a\n"four",b\n')
-    [problem] = checked("classify", train_file=path).errors
-    assert (problem.kind, problem.line) == ("quote", 3)
-    assert "line 5" in problem.message
 
 
 @pytest.mark.parametrize(("escaped", "kind"), [("\\ud800", "encoding"), ("\\u0000", "nul")])
@@ -178,25 +171,6 @@ def test_a_built_in_data_set_is_counted():
     report = check_data(TASKS["translate"].schema, DataConfig(dataset="dates", dates=DatesConfig(n_dates=500)))
     assert report.ok and report.sizes["train"] == 500
     assert "test: also in training" not in report.counts
-
-
-def test_empty_texts_and_missing_labels_are_counted_apart(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("text,label\nok,a\n,a\ngood one,b\nbad,\n", encoding="utf-8")
-    report = checked("classify", train_file=path)
-    assert report.counts["train: empty"] == 1
-    assert [(p.line, p.message) for p in report.errors] == [(5, "the label is empty")]
-
-
-def test_a_number_is_a_place_and_never_a_name(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("2,1\n" + "".join(f"{'ab'[i % 2]},the text {i}\n" for i in range(20)), encoding="utf-8")
-    files = FilesConfig(train_file=str(path), text_column="2", label_column="1", header="yes")
-    assert {*load_text_data(TASKS["classify"].schema, DataConfig(files=files)).train.answers} == {"a", "b"}
-    with pytest.raises(UsageError, match="there is no column '3'"):
-        load_text_data(
-            TASKS["classify"].schema, DataConfig(files=FilesConfig(train_file=str(path), text_column="3", header="no"))
-        )
 
 
 def test_another_separator_of_labels_is_named(tmp_path):
@@ -237,3 +211,51 @@ def test_check_data_reports_files_that_training_refuses(tmp_path, rows, message)
     report = check_data(TASKS["classify"].schema, DataConfig(files=files))
     assert not report.ok and [issue.kind for issue in report.errors] == ["too little"]
     assert message in str(report.errors[0]) and str(report.errors[0]).count(str(train)) == 1
+
+
+PACE = Pace(0.01, 0.1, 1000.0, 0.1)
+STRANGE = ["q r s", "a b c", "", "x a", "z"]
+"""Of eight letters, five the training texts do not have, in three of five texts."""
+
+
+@for_each("task", ["classify", "translate", "lm"])
+def test_training_and_validation_say_how_much_of_it_is_unknown(task: str) -> None:
+    data = data_of(task)
+    answers = None if task == "lm" else [{"classify": "bad", "translate": "a"}[task]] * len(STRANGE)
+    texts = [text.replace(" ", "") for text in STRANGE] if task == "translate" else STRANGE
+    strange = Split(texts, answers, "strange")
+    context = small_run(config_of(task), replace(data, valid=strange, test=strange)).context
+    splits = describe_splits(context)
+    assert splits["train"].unknown_rate == 0.0
+    one, other = RaggedArray.from_lists([[1, 5], [], [1, 1], [7]]), RaggedArray.from_lists([[5], [1], [6], [6]])
+    assert [n_texts_with_unknown(columns, 1) for columns in ([one], [one, other], [other])] == [2, 3, 1]
+    assert (splits["valid"].unknown_rate or 0) > 0.05
+    assert splits["valid"].n_texts_unknown == (None if task == "lm" else 3)
+    assert splits["test"].unknown_rate is None, "the test part is not looked at"
+    assert splits["test"].sha256 == splits["valid"].sha256 != splits["train"].sha256
+    record = preflight(context, PACE, context.task.build_model())
+    message = [finding for finding in record.findings if "unknown to the model" in finding.matter]
+    assert len(message) == 1 and "--text.tokenizer byte-bpe" in message[0].remedy
+    assert all(("in 3 of 5 texts" in finding.matter) == (task != "lm") for finding in message)
+    assert record.splits == splits
+
+
+@for_each(
+    ("rate", "n_texts", "message"),
+    [
+        (0.0, 0, False),
+        (None, None, False),
+        (0.04, 15, False),
+        (0.06, 15, True),
+        (0.03, 30, True),
+        (0.01, 90, False),
+        (0.04, None, False),
+        (0.3, None, True),
+    ],
+)
+def test_a_noticeable_share_is_told(rate: float | None, n_texts: int | None, message: bool) -> None:
+    valid = SplitRecord(100, unknown_rate=rate, n_texts_unknown=n_texts)
+    found = [*unknown(KnownData(Config(), {"train": valid, "valid": valid}))]
+    assert len(found) == message
+    if found and n_texts:
+        assert f"in {n_texts} of 100 texts" in found[0].matter

@@ -31,17 +31,6 @@ def test_validation_is_never_empty_with_few_large_groups():
     assert list(valid) == list(range(10, 15))
 
 
-def test_columns_must_be_equally_long():
-    with pytest.raises(DataError, match=r"pairs\.tsv: 2 texts, but 1 answers"):
-        Split(["a", "b"], ["c"], source="pairs.tsv")
-
-
-def test_take_keeps_columns_together():
-    split = Split(["a", "b", "c"], ["A", "B", "C"], source="x")
-    taken = split.take([2, 0])
-    assert (taken.text, taken.answer, taken.source) == (["c", "a"], ["C", "A"], "x")
-
-
 def test_limit_draws_training_examples_by_seed_and_says_so():
     """It has one meaning for every data set: the first ones would be of one label where files are sorted."""
     texts = [str(i) for i in range(100)]
@@ -112,3 +101,10 @@ def test_a_limit_leaves_an_example_of_each_label_where_there_is_room():
         found = {part for answer in few.answers for part in answer.split("\n")}
         assert found == {"a", "b", *(f"rare{i}" for i in range(6))}
         assert len(few) == 60 and len(limited(data, 4, seed).train) == 4
+
+
+def test_columns_stay_together_and_are_equally_long():
+    taken = Split(["a", "b", "c"], ["A", "B", "C"], source="x").take([2, 0])
+    assert (taken.text, taken.answer, taken.source) == (["c", "a"], ["C", "A"], "x")
+    with pytest.raises(DataError, match=r"pairs\.tsv: 2 texts, but 1 answers"):
+        Split(["a", "b"], ["c"], source="pairs.tsv")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, binomtest
+from scipy.stats import binomtest
 from tests.helpers.for_each import for_each
 
 from glassformer.evaluate.scores import label_counts
 from glassformer.evaluate.scoring import (
-    bootstrap_interval,
     f1,
     interval,
     paired_test,
@@ -25,11 +24,6 @@ from glassformer.evaluate.scoring import (
 def test_wilson_agrees_with_scipy(right: int, n: int) -> None:
     expected = binomtest(right, n).proportion_ci(0.95, method="wilson")
     assert wilson_interval(right, n) == pytest.approx([expected.low, expected.high], abs=1e-9)
-
-
-def test_wilson_keeps_a_width_at_the_edges_and_never_leaves_the_unit_interval() -> None:
-    low, high = wilson_interval(20, 20)
-    assert high == 1.0 and 0.8 < low < 0.9
     assert wilson_interval(0, 0) == [0.0, 1.0]
 
 
@@ -53,13 +47,6 @@ def test_percentile_interval_holds_the_middle_95_percent() -> None:
 
 
 @for_each(("n", "wrong"), [(n, wrong) for n in (20, 50, 200) for wrong in (0.01, 0.05, 0.3)])
-def test_the_interval_of_a_share_holds_it_as_often_as_it_says(n: int, wrong: float) -> None:
-    """By all numbers of wrong texts that there can be, with their probabilities."""
-    held = [low <= 1 - wrong <= high for low, high in (wilson_interval(n - k, n) for k in range(n + 1))]
-    assert binom.pmf(np.arange(n + 1), n, wrong) @ np.array(held) >= 0.92
-
-
-@for_each(("n", "wrong"), [(n, wrong) for n in (20, 50, 200) for wrong in (0.01, 0.05, 0.3)])
 def test_the_interval_of_f1_holds_it_and_is_not_wide(n: int, wrong: float) -> None:
     """Four labels a text; wrong decisions come together, for the rate of each text is drawn."""
     rng = np.random.default_rng(0)
@@ -77,22 +64,6 @@ def test_the_interval_of_f1_holds_it_and_is_not_wide(n: int, wrong: float) -> No
         ends = wilson_interval(counts[:, 0].sum(), counts.sum())
         widths.append((high - low) / np.diff([2 * end / (1 + end) for end in ends])[0])
     assert np.mean(found) > 0.89 and np.mean(widths) < 1.5  # of 2,000 draws it is 0.92 and more
-
-
-@for_each(("n", "wrong"), [(n, wrong) for n in (20, 50) for wrong in (0.01, 0.05, 0.3)])
-def test_the_interval_of_an_error_holds_it(n: int, wrong: float) -> None:
-    rng = np.random.default_rng(0)
-
-    def drawn(n_texts: int) -> np.ndarray:
-        far = rng.random(n_texts) < wrong
-        return np.where(far, rng.uniform(1, 4, n_texts), np.abs(rng.normal(0, 0.1, n_texts)))
-
-    true, found = drawn(1_000_000).mean(), []
-    for errors in (drawn(n) for _ in range(100)):
-        counts = np.stack([errors, np.ones(n)], axis=1)
-        low, high = bootstrap_interval(counts, ratio, np.array([[0.0, 1.0], [4.0, 1.0]]), 200)
-        found.append(low <= true <= high)
-    assert np.mean(found) >= 0.92
 
 
 @for_each(("b", "c"), [(0, 0), (5, 5), (0, 5), (1, 9), (40, 12)])
@@ -125,15 +96,3 @@ def test_it_sees_a_small_difference_on_the_same_blocks() -> None:
     assert test["ci95"][0] < test["difference"] < test["ci95"][1] < 0
     same = paired_test(first, first, ratio, n_draws=50)
     assert same["difference"] == 0 and same["p_value"] == 1.0
-
-
-def test_the_p_value_is_that_of_a_t_test_where_both_apply() -> None:
-    """The mean of normal differences: known, and the test comes near it."""
-    difference = np.random.default_rng(3).normal(0.12, 1.0, 400)
-    rows = np.stack([difference, np.ones(400)], axis=1)
-    none = np.stack([np.zeros(400), np.ones(400)], axis=1)
-    test = paired_test(rows, none, ratio, n_draws=4000)
-    t = difference.mean() / (difference.std(ddof=1) / 20)
-    from scipy.stats import norm
-
-    assert test["p_value"] == pytest.approx(2 * norm.sf(abs(t)), abs=0.02)

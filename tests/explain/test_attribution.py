@@ -27,8 +27,7 @@ from glassformer.explain.attribution import (
     mean_drops,
     random_mean_drops,
 )
-from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 
 TASKS = ["classify", "translate", "lm"]
 BOTH_SIDES = ("classify", "pretrain")

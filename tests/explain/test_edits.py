@@ -19,8 +19,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.edits.apply import Edits
 from glassformer.explain.edits.effects import WhatIf, what_if
 from glassformer.explain.edits.grammar import Edit
-from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.trace import trace
 from glassformer.utils.device import Computing, tuned
 

@@ -16,10 +16,9 @@ from tests.helpers.small import CPU, config_of, data_of, small_run
 
 from glassformer.errors import UsageError
 from glassformer.explain import trace
-from glassformer.explain.explanation import compute_decoding, explain
+from glassformer.explain.explanation import TraceRequest, compute_decoding, explain
 from glassformer.explain.page.manifest import run_info
 from glassformer.explain.page.saved_page import saved_page_html
-from glassformer.explain.request import TraceRequest
 from glassformer.run import Run
 
 TEXT = "refunds xyzzy card"

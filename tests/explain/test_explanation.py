@@ -18,10 +18,9 @@ from tests.helpers.small import CPU, config_of, data_of
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.edits.effects import prediction_index
-from glassformer.explain.explanation import Explanation, compute_decoding, explain
+from glassformer.explain.explanation import Explanation, TraceRequest, compute_decoding, explain
 from glassformer.explain.page.manifest import plain, run_info
 from glassformer.explain.page.saved_page import written
-from glassformer.explain.request import TraceRequest
 from glassformer.explain.trace import trace
 from glassformer.models import Translator
 from glassformer.run import Run

@@ -14,10 +14,9 @@ from tests.helpers.inference import untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import Attribution, Faithfulness
-from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.figures import draw_attention, draw_attribution, save, save_figure, style
 from glassformer.explain.inputs import Candidate
-from glassformer.explain.request import TraceRequest
 
 REQUESTS = {
     "classify": TraceRequest("a b good c d"),

@@ -21,8 +21,7 @@ from glassformer.explain.edits.findings import (
     read_findings,
     write_findings,
 )
-from glassformer.explain.explanation import explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import TraceRequest, explain
 
 REQUESTED: dict[str, dict[str, Any]] = {
     "multilabel": {"label": "good"},

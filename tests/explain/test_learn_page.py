@@ -13,14 +13,13 @@ from tests.helpers.tiny_runs import Runs
 
 from glassformer import load
 from glassformer.errors import UsageError
-from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import training_settings, update_of
 from glassformer.explain.page.manifest import manifest, run_info
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
-from glassformer.explain.request import TraceRequest
 from glassformer.run import Run
 
 WEIGHT = "encoder.layers.0.self_attention.q_proj.weight"

@@ -19,10 +19,9 @@ from tests.helpers.tiny_runs import Runs
 import glassformer
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.explanation import Explanation
+from glassformer.explain.explanation import Explanation, TraceRequest
 from glassformer.explain.learn.learning import Learner, LearningFacts, encode_answer, own_answer, training_settings
 from glassformer.explain.one_label import looked_at
-from glassformer.explain.request import TraceRequest
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.tasks import TASKS

@@ -21,10 +21,9 @@ from tests.helpers.matrix import matrix_run, request_of, stack_of
 from glassformer.cli.explain import effect, facts
 from glassformer.errors import UsageError
 from glassformer.explain.edits.effects import with_edits
-from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.page.service import Service
-from glassformer.explain.request import TraceRequest
 
 TASKS = ("classify", "translate", "lm", "pretrain")
 FAST = {("classify", "plain"), ("translate", "edited ensemble"), ("lm", "plain"), ("pretrain", "edited ensemble")}

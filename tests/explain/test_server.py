@@ -17,11 +17,10 @@ from tests.explain.test_report import Page
 from tests.helpers.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
 from glassformer.errors import UsageError
-from glassformer.explain.explanation import explain
+from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import service
 from glassformer.explain.page.security import TOKEN, RequestError, asset
 from glassformer.explain.page.server import PageServer, listen
-from glassformer.explain.request import TraceRequest
 from glassformer.run import Run
 
 Clients = dict[str, tuple[Run, Client]]

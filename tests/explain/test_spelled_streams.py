@@ -19,8 +19,7 @@ from tests.helpers.recompute import check_every_record
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.explain.attribution import AttributeRequest, integrated_gradients, make_value_function
-from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.run import Run
 from glassformer.tasks import TASKS
 

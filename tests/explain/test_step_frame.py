@@ -9,8 +9,7 @@ from tests.explain.test_report import Page
 from tests.helpers.inference import untrained
 
 from glassformer.errors import UsageError
-from glassformer.explain.explanation import explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import TraceRequest, explain
 
 TEXT = "a b good c, d"
 STEPS = ["encoder.0.self.q_proj", "encoder.0.self.weights"]

@@ -22,8 +22,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.edits import effects as measure
 from glassformer.explain.edits import sweeps as states
 from glassformer.explain.edits.effects import base_logits, edited_logits, what_if
-from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.runs.folder import RunFolder

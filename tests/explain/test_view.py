@@ -16,9 +16,8 @@ from tests.helpers.matrix import TEXTS, matrix_run, with_temperature
 from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
-from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.saved_page import saved_page_html
-from glassformer.explain.request import TraceRequest
 from glassformer.explain.watch import probe
 from glassformer.run import Run
 

@@ -106,14 +106,6 @@ def test_columns_given_by_flag_win_and_the_choice_is_told(here: Path, capsys: py
     assert code == 0 and first in err
 
 
-def test_without_the_columns_of_training_it_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table(here / "t.csv", "review,verdict")
-    code, _, err = evaluate(capsys, "r", "--test-file", "t.csv")
-    assert code == UsageError.exit_code and "--header yes or --header no" in err
-    code, scores, _ = evaluate(capsys, "r", "--test-file", "t.csv", "--text-column", "review", "--label-column", "2")
-    assert code == 0 and scores["n"] == len(ROWS)
-
-
 def test_a_name_of_training_that_stands_twice_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(here / "twice.csv", "Text, TEXT,sentiment", [(text, text, label) for text, label in ROWS])
     code, _, err = evaluate(capsys, "r", "--test-file", "twice.csv")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.for_each import for_each
 from tests.helpers.small_runs import FLAGS, command, write_table
+from tests.helpers.tiny_runs import Runs
 
 from glassformer.cli.main import main
 from glassformer.errors import DataError
@@ -141,18 +142,8 @@ def lose_streams() -> None:
 
 
 def new_run(folder: Path, steps: int = 12) -> list[str]:
-    table = write_table(folder)
-    return [
-        "train",
-        "classify",
-        "--train-file",
-        str(table),
-        *FLAGS,
-        "--steps",
-        str(steps),
-        "--out",
-        str(folder / "run"),
-    ]
+    files = ["--train-file", str(write_table(folder)), "--out", str(folder / "run")]
+    return ["train", "classify", *FLAGS, "--steps", str(steps), *files]
 
 
 def test_a_training_without_readers_is_finished(tmp_path: Path) -> None:
@@ -160,23 +151,6 @@ def test_a_training_without_readers_is_finished(tmp_path: Path) -> None:
     finished = (tmp_path / "run" / "report.md").is_file()
     assert finished and code == 0, f"training stopped with {code}"
     assert len((tmp_path / "run" / "metrics.jsonl").read_text("utf-8").splitlines()) == 12
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n_lines", [0, 1, 3, 8, 10, 12, 14])
-def test_a_reader_that_goes_after_some_lines_stops_nothing(tmp_path: Path, n_lines: int) -> None:
-    """As `glassformer train … 2>&1 | head -N`, in each stage from the first line to the last."""
-    own = {"OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(tmp_path / "cache")}
-    arguments = [sys.executable, "-m", "glassformer", *new_run(tmp_path)]
-    with subprocess.Popen(arguments, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        assert process.stdout is not None
-        for _ in range(n_lines):
-            process.stdout.readline()
-        process.stdout.close()
-        code = process.wait(180)
-    assert (code == 0) == (tmp_path / "run" / "report.md").is_file()
-    assert code == 0
-    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
 
 
 @pytest.mark.slow
@@ -195,3 +169,30 @@ def test_a_terminal_that_closes_hangs_up_and_the_run_is_resumed(tmp_path: Path) 
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
     assert any((tmp_path / "run" / "checkpoints").glob("step-*"))
+
+
+SCRIPT = """
+import multiprocessing, sys, torch, glassformer
+torch.set_num_threads(2)
+run = glassformer.load(sys.argv[1])
+texts = [f"a good film, number {i}" for i in range(64)]
+before = run.predict(texts)
+def child(queue):
+    queue.put([answer["label"] for answer in run.predict(texts)])
+context = multiprocessing.get_context("fork")
+queue = context.Queue()
+process = context.Process(target=child, args=(queue,))
+process.start()
+assert queue.get(timeout=100) == [answer["label"] for answer in before]
+process.join()
+print("answered")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_child_predicts(runs: Runs) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "TOKENIZERS_PARALLELISM"}
+    environment |= {"OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", SCRIPT, str(runs.classify)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    assert "answered" in done.stdout and "fork" not in done.stderr, done.stderr

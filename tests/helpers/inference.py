@@ -10,8 +10,7 @@ import torch
 from tests.helpers.small import CPU, config_of, data_of
 from torch import nn
 
-from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.tasks import TASKS, Task
 
 

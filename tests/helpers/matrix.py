@@ -21,10 +21,9 @@ from glassformer.cli.flags import run_folder
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.errors import UsageError
 from glassformer.explain.edits.sweeps import sweep_states
-from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.one_label import of_same_label
 from glassformer.explain.page.service import Service
-from glassformer.explain.request import TraceRequest
 from glassformer.interop.exported import ExportedModel, load_exported
 from glassformer.interop.transfer import export
 from glassformer.models.ensemble import members_of

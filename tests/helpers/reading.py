@@ -50,7 +50,7 @@ def read(folder: Path, content: str | bytes, name: str = "a.csv", task: str = "c
     """Write a table and read it both ways."""
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    config = DataConfig(valid_fraction=0.2, files=FilesConfig(train_file=str(path), **files))
+    config = DataConfig(valid_fraction=0.2, files=FilesConfig(**{"train_file": str(path)} | files))
     kind, text, error = TASKS[task], None, None
     try:
         text = load_text_data(kind.schema, config)

@@ -69,7 +69,7 @@ def test_where_the_recipes_can_be_exported_to(name: str) -> None:
     [
         ("classifier", {}, 3, "ctranslate2", "ctranslate2 holds no classifier"),
         ("regressor", {}, 1, "hf", "hf holds no regressor"),
-        ("translator", {}, 3, "ctranslate2", "ctranslate2 holds one model, and this is an ensemble of 3"),
+        ("translator", {}, 3, "ctranslate2", "this is an ensemble of 3; export one of them: --member 0"),
         ("translator", {}, 1, "onnx", "onnx holds no translator"),
         ("translator", {"positions": "rotary"}, 1, "hf", "no class for this translator: model.positions rotary"),
         ("language_model", {"max_ngram": 4}, 1, "hf", "no library has embeddings of token n-grams: model.max_ngram 4"),
@@ -80,4 +80,4 @@ def test_where_the_recipes_can_be_exported_to(name: str) -> None:
 def test_refusals(kind: str | None, config: dict[str, Any], n_members: int, target: Any, message: str) -> None:
     with pytest.raises(UsageError) as error:
         choose(kind, Config(model=ModelConfig(**config)), n_members, target)
-    assert message in error.value.message
+    assert message in f"{error.value.message}; {error.value.hint}"

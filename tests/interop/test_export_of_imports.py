@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.helpers.exports import printed_by_card
 from tests.helpers.for_each import for_each
 from tests.helpers.pretrained import bert_folder
 from tests.interop.test_import_families import CASES, WRITTEN, classes, roberta, saved
@@ -48,17 +47,14 @@ LEAVING = [*WRITTEN, *(case[:3] for case in CASES if case[3] == "lm")]
 
 @pytest.mark.parametrize(("name", "settings", "write"), LEAVING, ids=lambda value: value if value is str(value) else "")
 def test_an_import_goes_out_as_it_came_in(
-    name: str,
-    settings: dict[str, Any],
-    write: Callable[[Path], None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, settings: dict[str, Any], write: Callable[[Path], None], tmp_path: Path, printed: Any
 ) -> None:
     import transformers
 
     saved(name, settings, write, tmp_path / "source")
     run = imported(tmp_path / "source", tmp_path / "run")
+    check = json.loads((tmp_path / "run" / "import.json").read_text(encoding="utf-8"))["check"]
+    assert check["equal_answers"] == 1.0 and check["largest_difference"] < 3e-5
     done, ours = export(run, "hf", tmp_path / "out"), run.task.tokenizer
     assert done.facts.architecture == classes(name)
     assert done.facts.check is not None, done.not_checked
@@ -82,7 +78,7 @@ def test_an_import_goes_out_as_it_came_in(
         assert (tmp_path / "out" / file).read_bytes() == (tmp_path / "second" / file).read_bytes(), file
     same = zip(answers, glassformer.load(tmp_path / "out").predict(TEXTS, **options), strict=True)
     assert all(a.keys() == b.keys() and all(a.get(key) == b.get(key) for key in ("label", "text")) for a, b in same)
-    assert printed_by_card(tmp_path / "out", monkeypatch, capsys)
+    assert printed(tmp_path / "out")
 
 
 def test_the_mask_of_another_library_is_found_in_a_text(tmp_path: Path) -> None:
@@ -107,9 +103,7 @@ FORMS = [("classify", "classifier"), ("masked", "masked_language_model"), ("bare
 
 
 @pytest.mark.parametrize(("form", "kind"), FORMS, ids=str)
-def test_a_graph_answers_as_the_run(
-    form: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_graph_answers_as_the_run(form: str, kind: str, tmp_path: Path, printed: Any) -> None:
     """The lines of its card read the folder with onnxruntime, numpy and tokenizers alone, and print that answer."""
     source = bert_folder(tmp_path / "source", form, n_labels=2)
     run = imported(source, tmp_path / "run")
@@ -121,11 +115,11 @@ def test_a_graph_answers_as_the_run(
         assert ours.keys() == theirs.keys()
         assert close(ours, theirs)
         assert close(answer_lines(ours), answer_lines(theirs)) or kind == "text_embedder"
-    printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
+    shown = printed(tmp_path / "out")
     if kind == "classifier":
-        assert printed == run.predict("a text")["label"]
+        assert shown == run.predict("a text")["label"]
     if kind == "text_embedder":
-        numbers = [float(x) for x in printed.replace("[", " ").replace("]", " ").split()]
+        numbers = [float(x) for x in shown.replace("[", " ").replace("]", " ").split()]
         assert numbers == pytest.approx(run.predict("a text")["vector"], abs=1e-4)
 
 
@@ -164,11 +158,7 @@ def test_the_setting_in_the_way_is_named(kind: str, changes: dict[str, Any], obs
     ],
 )
 def test_thresholds_and_temperature_go_out_and_come_back(
-    problem: str,
-    decision: Decision,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    problem: str, decision: Decision, tmp_path: Path, printed: Any
 ) -> None:
     """Also the lines of the card answer by the thresholds."""
     run = imported(bert_folder(tmp_path / "source", change=put(".problem_type", problem)), tmp_path / "run")
@@ -176,6 +166,6 @@ def test_thresholds_and_temperature_go_out_and_come_back(
     export(run, "hf", tmp_path / "out")
     assert imported(tmp_path / "out", tmp_path / "again").task.decision == decision
     assert glassformer.load(tmp_path / "out").predict(TEXTS) == run.predict(TEXTS)
-    printed = printed_by_card(tmp_path / "out", monkeypatch, capsys)
+    shown = printed(tmp_path / "out")
     if decision.thresholds:
-        assert set(ast.literal_eval(printed)) == set(run.predict("a text")["labels"])
+        assert set(ast.literal_eval(shown)) == set(run.predict("a text")["labels"])

@@ -1,130 +1,21 @@
-"""Real pretrained models: one whose author wrote every intermediate tensor down, and a sentence encoder."""
+"""A real pretrained model: a sentence encoder."""
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from tests.helpers.recompute import check_every_record
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from torch import Tensor
 
 import glassformer
 from glassformer.interop.check import sample_texts
 from glassformer.interop.transfer import import_folder
-from glassformer.runs.model_folder import tensor_chunks
 
-NANO = Path(os.environ.get("GLASSFORMER_DATA", "nowhere")) / "pretrained" / "gpt-nano-sort"
 WHEELS = Path(os.environ.get("GLASSFORMER_DATA", "nowhere")) / "pretrained"
-needs_nano = pytest.mark.skipif(not NANO.is_dir(), reason="GLASSFORMER_DATA has no pretrained/gpt-nano-sort")
-LETTERS = "ABC"
-
-
-def tensors_of(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a file of llm-viz: JSON with float32 in base64."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return {
-        name: torch.tensor(np.frombuffer(base64.b64decode(one["data"]), np.float32).reshape(one["shape"]))
-        for name, one in content.items()
-        if name != "config"
-    }
-
-
-def gpt2_folder(folder: Path) -> Path:
-    """Write the model of the file as a folder of GPT-2, whose linear layers are stored the other way round."""
-    folder.mkdir()
-    tensors = tensors_of(NANO / "gpt-nano-sort-model.json")
-    turned = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
-    tensors = {name: tensor.T.contiguous() if name.endswith(turned) else tensor for name, tensor in tensors.items()}
-    (folder / "model.safetensors").write_bytes(b"".join(tensor_chunks(tensors)))
-    config: dict[str, Any] = {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
-        "n_layer": 3,
-        "n_head": 3,
-        "n_embd": 48,
-        "vocab_size": 3,
-        "n_positions": 11,
-    }
-    config |= {"tie_word_embeddings": False, "bos_token_id": None, "eos_token_id": None}
-    (folder / "config.json").write_text(json.dumps(config))
-    backend = Tokenizer(models.BPE({letter: i for i, letter in enumerate(LETTERS)}, []))
-    backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-    backend.decoder = decoders.Fuse()
-    backend.save(str(folder / "tokenizer.json"))
-    return folder
-
-
-@needs_nano
-def test_all_tensors_of_the_author_are_those_of_an_explanation(tmp_path: Path) -> None:
-    done = import_folder(gpt2_folder(tmp_path / "source"), tmp_path / "run")
-    assert done.check is None or done.check.largest_difference < 3e-5
-    run = glassformer.load(tmp_path / "run")
-    theirs = tensors_of(NANO / "gpt-nano-sort-t0-partials.json")
-    assert len(theirs) == 25
-    worst: dict[str, float] = {}
-    for row in range(3):
-        ids = theirs["idx"][row].long().tolist()
-        text = "".join(LETTERS[i] for i in ids)
-        e = run.explain(text, max_new_tokens=1)
-        assert e.streams[0].ids == ids
-        for name, ours in states_of(e).items():
-            expected = theirs[name][min(row, len(theirs[name]) - 1)]
-            if name == "att":  # what a later position would get is not computed there
-                seen = torch.ones(11, 11).tril().bool()
-                ours, expected = ours[:, seen], expected[:, seen]
-            worst[name] = max(worst.get(name, 0.0), float((ours - expected).abs().max()))
-    assert worst.keys() == theirs.keys() - {"idx"}
-    assert max(worst.values()) < 5e-5, worst
-
-
-def states_of(e: Any) -> dict[str, Tensor]:
-    """Return the tensors of an explanation by the names that the author gave them; those without a layer are of the
-    first."""
-    r = {id: step.value for id, step in e.records.items()}
-    layer, ff = "decoder.0.self.", "decoder.0.ff."
-    heads = [r[f"{layer}{name}_proj"] for name in "qkv"]
-    return {
-        "tok_emb": r["embedding.rows"],
-        "pos_emb": r["embedding.positions"],
-        "x": r["embedding.sum"],
-        "ln1": r[f"{layer}norm"],
-        "qkv": torch.cat(heads, dim=-1),
-        **{name: r[layer + name] for name in "qkv"},
-        "att": r[f"{layer}scores"],
-        "attSm": r[f"{layer}weights"],
-        "y": r[f"{layer}concat"],
-        "yProj": r[f"{layer}out"],
-        "attnResid": r[f"{layer}residual"],
-        "ln2": r[f"{ff}norm"],
-        "fc": r[f"{ff}w_in"],
-        "gelu": r[f"{ff}hidden"],
-        "mlp": r[f"{ff}out"],
-        "mlpResid": r[f"{ff}residual"],
-        **{f"block{i}": r[f"decoder.{i}.ff.residual"] for i in range(3)},
-        "ln_f": r["decoder.norm"],
-        "lm_head": r["logits"],
-        "probs": r["logits"].softmax(dim=-1),
-    }
-
-
-@needs_nano
-def test_the_letters_are_sorted_and_every_number_is_recomputed(tmp_path: Path) -> None:
-    run = glassformer.import_model(gpt2_folder(tmp_path / "source"), tmp_path / "run")
-    for text in ("CBABBC", "AACBCA", "CCCAAB"):
-        answer = run.predict(text, temperature=0.0, max_new_tokens=6)
-        assert answer["text"][:6] == "".join(sorted(text))
-    e = run.explain("CBABBC", max_new_tokens=5, temperature=0.0)
-    check_every_record(e, run.model)
-    assert all(check.ok for check in e.checks)
-    assert e.sweep("parts") and e.what_if("decoder.2.self.head0=0")
 
 
 @pytest.fixture(scope="module")

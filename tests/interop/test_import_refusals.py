@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from tests.helpers.exports import CONTEXT, letters, random_model
 from tests.helpers.for_each import for_each
-from tests.helpers.pretrained import WORDS, bert_folder
+from tests.helpers.pretrained import POSITIONS, WORDS, bert_folder
 
 import glassformer
 from glassformer.config import Config, DecodeConfig, ModelConfig
@@ -101,10 +101,12 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("bert", put(".id2label", {"0": "x"}), "one output"),
     ("bert", put(".problem_type", "regression"), "'regression' does not choose classes"),
     ("bert", put(".num_labels", 10**9), "num_labels is 1000000000, and id2label names 3 classes"),
+    ("bert", put(".architectures", ["BertForQuestionAnswering"]), "BertForQuestionAnswering"),
     ("llama", put(K, torch.zeros(8, 16)), "k_proj.weight should have shape"),
     ("llama", put("model.embed_tokens.weight", torch.zeros(50)), "embedding.weight"),
     ("llama", put(".rope_parameters", {"rope_type": "llama3", "rope_theta": 5e5}), "llama3"),
     ("llama", put(".rope_parameters", [1]), "should be a table"),
+    ("llama", put(".rope_scaling", {"type": "linear", "factor": 2.0}), 'rope_scaling: type is "linear"'),
     ("llama", put(".rope_parameters", {"rope_theta": 0}), "rope_base"),
     ("llama", put(".num_key_value_heads", 3), "num_key_value_heads 3: 4 heads"),
     ("llama", put(".num_key_value_heads", 0), "num_key_value_heads 0: 4 heads"),
@@ -127,10 +129,8 @@ REFUSED: list[tuple[str, Change, str]] = [
 
 
 @for_each(("family", "change", "words"), REFUSED)
-def test_what_no_part_here_has_is_refused_and_named(
-    family: str, change: Change, words: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    place = tmp_path_factory.mktemp("refused")
+def test_what_no_part_here_has_is_refused_and_named(family: str, change: Change, words: str, fresh: Any) -> None:
+    place = fresh()
     source = folder_of(family, place / "source", change)
     with pytest.raises((UsageError, CheckpointError)) as caught:
         glassformer.import_model(source, place / "run")
@@ -183,10 +183,8 @@ DAMAGE: list[tuple[Callable[[Path], object], str]] = [
 
 
 @for_each(("damage", "words"), DAMAGE)
-def test_a_hostile_or_damaged_folder_is_refused(
-    damage: Callable[[Path], object], words: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    place = tmp_path_factory.mktemp("hostile")
+def test_a_hostile_or_damaged_folder_is_refused(damage: Callable[[Path], object], words: str, fresh: Any) -> None:
+    place = fresh()
     damage(bert_folder(place / "source"))
     with pytest.raises(CheckpointError) as caught:
         glassformer.import_model(place / "source", place / "run")
@@ -211,10 +209,10 @@ TAMPERED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
 
 @for_each(("change", "words"), TAMPERED)
 def test_a_tokenizer_that_does_not_fit_is_refused(
-    change: Callable[[dict[str, Any]], object], words: str, tmp_path_factory: pytest.TempPathFactory
+    change: Callable[[dict[str, Any]], object], words: str, fresh: Any
 ) -> None:
     """In a run folder, whose tokenizer somebody changed, the same of its ids."""
-    place = tmp_path_factory.mktemp("tokenizer")
+    place = fresh()
     source = bert_folder(place / "source")
     glassformer.import_model(source, place / "run")
     own = place / "run" / "model" / "tokenizer.json"
@@ -229,13 +227,14 @@ def test_a_tokenizer_that_does_not_fit_is_refused(
             Tokenizer.load(own)
 
 
-@for_each("family", FORMS)
-def test_the_folder_as_it_is_can_be_read(family: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+@for_each("family", ["bert", *FORMS])
+def test_the_folder_as_it_is_can_be_read(family: str, fresh: Any) -> None:
     """So that what is refused above is refused for the change alone; `max_len` shortens it."""
-    place = tmp_path_factory.mktemp("sound")
+    place = fresh()
     source = folder_of(family, place / "source")
-    longest = CONTEXT - (FORMS[family][0] is Translator)
+    longest = POSITIONS if family == "bert" else CONTEXT - (FORMS[family][0] is Translator)
     assert glassformer.import_model(source, place / "run").config.text.max_len == longest
-    assert glassformer.import_model(source, place / "short", max_len=7).config.text.max_len == 7
+    short = glassformer.import_model(source, place / "short", max_len=7)
+    assert short.config.text.max_len == 7 and (family != "bert" or short.predict("a film " * 20)["truncated"])
     with pytest.raises(UsageError, match=f"from 1 to {longest}"):
         glassformer.import_model(source, place / "long", max_len=longest + 1)

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.helpers.for_each import for_each
 from tests.helpers.pretrained import bert_folder, sentence_encoder
-from tests.interop.test_import_families import BERT, CASES, GPT2, SMOLLM2, gpt2, saved, with_settings, wordpiece
+from tests.interop.test_import_families import BERT, CASES, GPT2, SMOLLM2, gpt2, saved, wordpiece
 
 import glassformer
 from glassformer.errors import CheckpointError, UsageError
@@ -65,6 +65,7 @@ def test_sampling_of_a_source_is_that_of_the_run(tmp_path: Path) -> None:
         ("tokenizer_config.json", {"strip_accents": True}, "strip_accents is True"),
         ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenize_chinese_chars is False"),
         ("tokenizer_config.json", {"add_bos_token": False}, "add_bos_token is False"),
+        ("tokenizer_config.json", {"do_basic_tokenize": False}, "is false, and only true is read"),
         ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": "evil.T"}}, "auto_map"),
         ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is true"),
         ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name"),
@@ -73,22 +74,16 @@ def test_sampling_of_a_source_is_that_of_the_run(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_file_beside_the_config_says_is_applied_or_refused(
-    file: str, values: dict[str, Any], message: str, tmp_path_factory: pytest.TempPathFactory
+    file: str, values: dict[str, Any], message: str, fresh: Any
 ) -> None:
-    folder = tmp_path_factory.mktemp("beside") / "source"
+    folder = fresh() / "source"
     sentence_encoder(bert_folder(folder, "bare"), {"pooling_mode_cls_token": True})
+    usual = folder / "tokenizer_config.json"
+    changed(usual, do_basic_tokenize=True, never_split=None, keep_accents=False)
     assert read_source(folder).model.pooling == "first"
+    usual.unlink()
     changed(folder / file, **values)
     with pytest.raises((UsageError, CheckpointError), match=message):
-        read_source(folder)
-
-
-def test_keys_at_their_usual_values_are_read(tmp_path: Path) -> None:
-    folder = bert_folder(tmp_path / "usual", "bare")
-    changed(folder / "tokenizer_config.json", do_basic_tokenize=True, never_split=None, keep_accents=False)
-    assert read_source(folder).model.d_model
-    changed(folder / "tokenizer_config.json", do_basic_tokenize=False)
-    with pytest.raises(UsageError, match="do_basic_tokenize is false, and only true is read"):
         read_source(folder)
 
 
@@ -138,10 +133,8 @@ def test_a_token_classifier_is_a_tagger(tmp_path: Path) -> None:
         ("BertForMaskedLM", "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"),
     ],
 )
-def test_tied_weights_are_read_under_their_other_name(
-    name: str, old: str, new: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("tied")
+def test_tied_weights_are_read_under_their_other_name(name: str, old: str, new: str, fresh: Any) -> None:
+    folder = fresh()
     settings: dict[str, Any] = {"GPT2LMHeadModel": GPT2, "LlamaForCausalLM": SMOLLM2}.get(name, BERT)
     saved(name, settings, wordpiece if name[0] == "B" else gpt2, folder)
     before, tensors = read_source(folder), load_file(folder / "model.safetensors")
@@ -152,20 +145,6 @@ def test_tied_weights_are_read_under_their_other_name(
     assert after.model == before.model
     check = check_import(after, *restore_imported(after), folder)
     assert check is not None and check.largest_difference < 1e-4
-
-
-def test_rotary_positions_that_are_scaled_in_either_place_are_refused(tmp_path: Path) -> None:
-    saved("LlamaForCausalLM", SMOLLM2, gpt2, tmp_path)
-    with_settings(tmp_path, rope_parameters={"rope_type": "default"}, rope_scaling={"type": "linear", "factor": 2.0})
-    with pytest.raises(UsageError, match=r"rope_scaling: type is .linear"):
-        read_source(tmp_path)
-
-
-def test_another_class_is_named(tmp_path: Path) -> None:
-    saved("BertForMaskedLM", BERT, wordpiece, tmp_path)
-    with_settings(tmp_path, architectures=["BertForQuestionAnswering"])
-    with pytest.raises(UsageError, match="BertForQuestionAnswering"):
-        read_source(tmp_path)
 
 
 @pytest.mark.usefixtures("unchecked")

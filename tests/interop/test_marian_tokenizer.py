@@ -98,9 +98,9 @@ def test_a_run_of_marian_cuts_sources_and_targets_by_their_own_files(
         export(run, "hf", tmp_path / "out")
 
 
-def test_both_files_of_a_marian_go_along(tmp_path_factory: Any) -> None:
+def test_both_files_of_a_marian_go_along(fresh: Any) -> None:
     """The folder cuts sources by their own file, translates as its run, and comes back from CTranslate2."""
-    place = tmp_path_factory.mktemp("marian")
+    place = fresh()
     run = glassformer.load(glassformer.import_model(marian(place / "source"), place / "run").path, precision="fp32")
     done = export(run, "ctranslate2", place / "out")
     assert done.facts.check is not None and done.facts.check["equal_answers"] == 1, done
@@ -168,10 +168,8 @@ def test_every_cut_and_changed_byte_of_a_model_is_one_sentence() -> None:
         ("target_vocab.json", {}, "separate_vocabs"),
     ],
 )
-def test_a_list_of_ids_that_does_not_fit_is_refused(
-    name: str, content: Any, words: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    place = tmp_path_factory.mktemp("ids")
+def test_a_list_of_ids_that_does_not_fit_is_refused(name: str, content: Any, words: str, fresh: Any) -> None:
+    place = fresh()
     (marian(place / "source") / name).write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises((CheckpointError, UsageError)) as caught:
         glassformer.import_model(place / "source", place / "run")

@@ -1,32 +1,39 @@
-"""Models as ONNX graphs: the same numbers and answers in onnxruntime, and the lines of the cards."""
+"""ONNX graphs: our numbers and answers in onnxruntime and JavaScript; what exports need, and where they compute."""
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tests.helpers.exports import TEXTS, WORDS, ensemble_of, run_of
+from tests.helpers.exports import TEXTS, WORDS, ensemble_of
+from torch import nn
 
 from glassformer.errors import CheckpointError, DivergedError, UsageError
+from glassformer.interop import check as checking
 from glassformer.interop.engine import finite, log_softmax
 from glassformer.interop.exported import load_exported
 from glassformer.interop.onnx_writer import lookup_by_halving
-from glassformer.interop.transfer import export
+from glassformer.interop.transfer import _on_cpu, export
+from glassformer.models.ensemble import members_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.text.answers import answer_lines
 
 
 @pytest.mark.records
 def test_texts_are_classified_by_all_members_in_one_graph(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With n-grams, words that are not in the vocabulary among them, and with bigrams."""
-    run = ensemble_of(run_of("classify", monkeypatch, WORDS))
+    run = ensemble_of(make("classify", WORDS))
     assert run.task.tokenizer.ngrams and run.task.tokenizer.bigrams
     result = run.export("onnx", tmp_path / "out")
     assert result.facts.check is not None, result.not_checked
@@ -45,21 +52,20 @@ def test_texts_are_classified_by_all_members_in_one_graph(
     assert capsys.readouterr().out.strip() == run.predict("a text")["label"]
 
 
-def test_masked_tokens_are_predicted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    run = run_of("pretrain", monkeypatch, WORDS)
+def test_masked_tokens_are_predicted(make: Any, tmp_path: Path) -> None:
+    run = make("pretrain", WORDS)
     run.export("onnx", tmp_path / "out")
     texts = ["refund [MASK] the", "nothing", "[MASK] goods [MASK]", "fund [MASK] " * 30]
-    for ours, theirs in zip(
-        run.predict(texts, top_k=3), load_exported(tmp_path / "out").predict(texts, top_k=3), strict=True
-    ):
+    both = (one.predict(texts, top_k=3) for one in (run, load_exported(tmp_path / "out")))
+    for ours, theirs in zip(*both, strict=True):
         assert ours["filled"] == theirs["filled"]
         for a, b in zip(ours["guesses"], theirs["guesses"], strict=True):
             assert [one["token"] for one in a] == [one["token"] for one in b]
             assert [one["probability"] for one in a] == pytest.approx([one["probability"] for one in b], abs=1e-5)
 
 
-def test_an_answer_imports_no_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    run_of("classify", monkeypatch).export("onnx", tmp_path / "out")
+def test_an_answer_imports_no_torch(make: Any, tmp_path: Path) -> None:
+    make("classify").export("onnx", tmp_path / "out")
     code = "import sys, glassformer; glassformer.load(sys.argv[1]); sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "out")], capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -80,12 +86,12 @@ def test_log_probabilities() -> None:
         finite(np.array([[np.nan, 0.0]]))
 
 
-def test_a_graph_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_graph_that_cannot_be_read_is_an_error(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from glassformer.interop import onnx_writer
     from glassformer.interop.onnx_engine import load_engine
 
     monkeypatch.setattr(onnx_writer, "_graph", lambda *_: b"not a graph")
-    run = run_of("classify", monkeypatch)
+    run = make("classify")
     monkeypatch.setattr("glassformer.interop.transfer.check_export", lambda *_: "not checked: by this test")
     export(run, "onnx", tmp_path / "out")
     facts = load_exported(tmp_path / "out").facts
@@ -95,10 +101,117 @@ def test_a_graph_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch
         load_engine(tmp_path / "out", facts, run.task.tokenizer, "cuda")
 
 
-def test_a_model_too_large_for_one_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_model_too_large_for_one_file_is_refused(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from glassformer.interop import onnx_writer
 
     monkeypatch.setattr(onnx_writer, "MAX_BYTES", 1000)
     with pytest.raises(UsageError, match="weights of at most 1,000 bytes"):
-        export(run_of("classify", monkeypatch), "onnx", tmp_path / "out")
+        export(make("classify"), "onnx", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+BYTES = {"tokenizer": "byte-bpe", "vocab_size": 300}
+
+
+def _hide(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a package seem not installed, also where a part of it was imported before."""
+    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, package, None)
+
+
+@pytest.mark.parametrize(
+    ("target", "package"), [("ctranslate2", "ctranslate2"), ("onnx", "onnx"), ("onnx", "onnxscript")]
+)
+def test_writing_needs_its_package(
+    target: Any, package: str, make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = make("lm" if target == "ctranslate2" else "classify")
+    _hide(package, monkeypatch)
+    with pytest.raises(UsageError, match="needs the package") as error:
+        export(run, target, tmp_path / "out")
+    assert error.value.hint and f'pip install "glassformer[{target}]"' in error.value.hint
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_export_without_its_library_is_written_and_answers(
+    make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = make("lm", BYTES)
+    _hide("transformers", monkeypatch)
+    result = export(run, "hf", tmp_path / "out")
+    assert result.facts.check is None and "needs the package transformers" in result.check_text()
+    options: Any = {"temperature": 0.0, "max_new_tokens": 5}
+    assert load_exported(tmp_path / "out").predict("a", **options) == run.predict("a", **options)
+
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ROOT / "web" / "node_modules"
+PAGE = ROOT / "docs" / "how-to" / "export" / "onnx.md"
+
+
+@pytest.mark.slow
+def test_the_javascript_of_the_documentation_answers_as_the_run(make: Any, tmp_path: Path) -> None:
+    if shutil.which("node") is None or not (PACKAGES / "onnxruntime-web").is_dir():
+        pytest.skip("it needs Node, and the packages that `make web-check` installs")
+    run = make("classify")
+    run.export("onnx", tmp_path / "out")
+    (tmp_path / "node_modules").symlink_to(PACKAGES, target_is_directory=True)
+    [code] = [part.split("```")[0] for part in PAGE.read_text(encoding="utf-8").split("```javascript\n")[1:]]
+    assert '"a text"' in code
+    texts = [text for text in [*TEXTS[:1], "a text", "the good, bad and good"] if run.task.tokenizer.encode(text)]
+    for i, text in enumerate(texts):
+        script = tmp_path / "out" / f"{i}.mjs"
+        script.write_text(code.replace('"a text"', json.dumps(text)), encoding="utf-8")
+        done = subprocess.run(["node", script.name], cwd=script.parent, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip() == run.predict(text)["label"]
+
+
+class Elsewhere(nn.Module):
+    """A model on another device, which notes the device of its inputs and gives numbers of the CPU."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, device="meta"))
+        self.model, self.seen = (model,), set[str]()
+
+    def forward(self, *ids: torch.Tensor) -> torch.Tensor:
+        self.seen |= {one.device.type for one in ids}
+        shape = [torch.ones(one.shape, dtype=torch.int64) for one in ids]
+        return self.model[0](*shape)
+
+
+class Echo:
+    """An engine of which every number is 0."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.longest = n, 0
+
+    def outputs(self, ids: list[int]) -> np.ndarray:
+        self.longest = max(self.longest, len(ids))
+        return np.zeros((1, self.n), np.float32)
+
+    def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
+        return np.zeros(len(target) + 1, np.float32)
+
+
+@pytest.mark.parametrize("task", ["lm", "translate"])
+def test_the_comparison_asks_the_model_where_it_is(task: str, make: Any) -> None:
+    run = make(task)
+    model, engine = Elsewhere(run.model), Echo(run.task.tokenizer.vocab_size)
+    for text in ("abc", "abc" * 40, ""):
+        checking._log_probs(run.task, model, engine, text, "cba")  # pyright: ignore[reportArgumentType]
+    assert task != "lm" or engine.longest == run.config.text.max_len  # no more than the library takes
+    assert model.seen == {"meta"}
+
+
+@pytest.mark.parametrize("task", ["classify", "translate", "lm", "pretrain"])
+def test_libraries_are_given_numbers_of_the_cpu(task: str, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make(task)
+    run = ensemble_of(run) if task == "classify" else run
+    assert _on_cpu(run.model) is run.model  # nothing is copied that need not be
+    elsewhere, moved = deepcopy(run.model).to("meta"), list[nn.Module]()
+    monkeypatch.setattr(nn.Module, "cpu", lambda self: moved.append(self) or run.model)
+    assert _on_cpu(elsewhere) is run.model and len(moved) == 1 and moved[0] is not elsewhere
+    assert members_of(elsewhere)[0] is not members_of(moved[0])[0]

@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from tests.helpers.exports import run_of
 from tests.helpers.pretrained import bert_folder
 
 import glassformer
-from glassformer.errors import CheckpointError, Interrupted
+from glassformer.errors import CheckpointError
 from glassformer.interop.source_folder import SourceFolder
 from glassformer.runs.model_folder import read_origin
 from glassformer.runs.records import Origin
-from glassformer.training import trainer
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -73,32 +70,9 @@ def test_the_record_stays_with_a_run_fine_tuned_twice(begun: Path, settings: dic
     assert data["base"]["import"] == record
 
 
-def test_a_run_resumes_without_its_source(
-    begun: Path, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = glassformer.train("classify", out=tmp_path / "whole", init_from=str(begun), **settings)
-    assert whole is not None
-
-    def stopped(*_: object) -> None:
-        raise Interrupted("stopped before its first step")
-
-    with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(trainer, "train_steps", stopped)
-        glassformer.train("classify", out=tmp_path / "cut", init_from=str(begun), **settings)
-    shutil.rmtree(begun)
-    again = glassformer.resume(tmp_path / "cut")
-    assert again is not None
-    says_where_from(card_of(tmp_path / "cut"))
-    after = dict(again.model.named_parameters())
-    for name, parameter in whole.model.named_parameters():
-        torch.testing.assert_close(after[name], parameter, atol=0, rtol=0)
-
-
 @pytest.mark.parametrize(("task", "target", "license"), [("translate", "ctranslate2", None), ("lm", "hf", "mit")])
-def test_an_export_has_it(
-    task: str, target: Any, license: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = run_of(task, monkeypatch).export("ctranslate2", tmp_path / "first").out
+def test_an_export_has_it(task: str, target: Any, license: str | None, tmp_path: Path, make: Any) -> None:
+    first = make(task).export("ctranslate2", tmp_path / "first").out
     (first / "README.md").write_text(CARD, encoding="utf-8")
     run = glassformer.import_model(first, tmp_path / "run")
     out = run.export(target, tmp_path / "out", license=license).out

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.helpers.exports import CONTEXT, KINDS, TEXTS, V, forms, letters, printed_by_card, random_model, run_of
+from tests.helpers.exports import CONTEXT, KINDS, TEXTS, V, forms, letters, random_model
 from tests.helpers.for_each import for_each
 
 import glassformer
@@ -38,11 +38,9 @@ def written(model: Any, kind: str, name: str, tokenizer: Tokenizer, folder: Path
 
 
 @for_each(("kind", "name", "form"), [*forms(6)])
-def test_every_class_comes_back_to_the_bit(
-    kind: str, name: str, form: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_every_class_comes_back_to_the_bit(kind: str, name: str, form: dict[str, Any], fresh: Any) -> None:
     """Exported again, a folder has the same tensors; where nothing is folded, the weights are those of the model."""
-    place, tokenizer = tmp_path_factory.mktemp("form"), letters()
+    place, tokenizer = fresh(), letters()
     model = random_model(KINDS[kind], form)
     first = written(model, kind, name, tokenizer, place / "first")
     imported = read_source(first)
@@ -84,18 +82,19 @@ def test_a_run_comes_back_with_its_answers_and_is_exported_again(
     form: dict[str, Any],
     text: dict[str, Any],
     target: Any,
+    make: Any,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    printed: Any,
 ) -> None:
-    run = run_of(task, monkeypatch, text, **form)
+    run = make(task, text, **form)
     first = export(run, target, tmp_path / "first")
     options: dict[str, Any] = {"temperature": 0.0, "max_new_tokens": 30} if task == "lm" else {}
     assert first.facts.check is not None and first.facts.check["largest_difference"] < 1e-4, first.not_checked
     if target == "hf":  # the searches of CTranslate2 end by another rule
         assert first.facts.check["equal_answers"] == 1
         assert load_exported(first.out).predict(TEXTS, **options) == run.predict(TEXTS, **options)
-        assert printed_by_card(first.out, monkeypatch, capsys)
+        assert printed(first.out)
         assert not [*first.out.glob("*.py")] and b"auto_map" not in (first.out / "config.json").read_bytes()
     monkeypatch.setattr(transfer, "check_export", lambda *_: "left out")
     glassformer.import_model(tmp_path / "first", tmp_path / "run")
@@ -125,10 +124,10 @@ def close(ours: Any, theirs: Any) -> bool:
     return ours == (pytest.approx(theirs, abs=1e-5) if isinstance(ours, float) else theirs)
 
 
-def test_a_description_of_another_export_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_description_of_another_export_is_refused(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(transfer, "check_export", lambda *_: "left out")
     for target in ("hf", "ctranslate2"):
-        export(run_of("lm", monkeypatch), target, tmp_path / target)  # pyright: ignore[reportArgumentType]
+        export(make("lm"), target, tmp_path / target)  # pyright: ignore[reportArgumentType]
     (tmp_path / "hf" / FACTS).write_bytes((tmp_path / "ctranslate2" / FACTS).read_bytes())
     with pytest.raises(CheckpointError, match="language_model for ctranslate2"):
         glassformer.import_model(tmp_path / "hf", tmp_path / "run")

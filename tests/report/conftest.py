@@ -15,12 +15,21 @@ from glassformer.evaluate import metrics
 from glassformer.evaluate.scores import class_scores
 
 N_STEPS = 1500
-
-CONFIGS = {
-    "classify": ('recipe = "imdb"', 'dataset = "imdb"', "max_len = 256"),
-    "translate": ('recipe = "multi30k-en-de"', 'dataset = "multi30k"', "max_len = 64"),
-    "lm": ('recipe = "shakespeare"', 'dataset = "shakespeare"', "max_len = 256"),
-}
+CONFIG = """task = "{0}"
+recipe = "{1}"
+note = ""
+[data]
+dataset = "{1}"
+[text]
+tokenizer = "byte-bpe"
+max_len = {2}
+[model]
+n_layers = 2
+d_model = 192
+[train]
+label_smoothing = 0.1
+seed = 1
+"""
 
 
 @pytest.fixture
@@ -30,42 +39,17 @@ def fake_run(tmp_path: Path) -> Callable[..., Path]:
     def make(task: str, name: str | None = None, *, evaluated: bool = True) -> Path:
         run = tmp_path / (name or task)
         run.mkdir()
-        write_config(run, task)
-        write_json(run / "env.json", ENV)
-        write_json(run / "data.json", data_facts(task))
-        write_metrics(run / "metrics.jsonl", task)
+        dataset, max_len = {"classify": ("imdb", 256), "translate": ("multi30k", 64), "lm": ("shakespeare", 256)}[task]
+        (run / "config.toml").write_text(CONFIG.format(task, dataset, max_len), encoding="utf-8")
+        records = {"env": {"device": "cpu", "device_name": "Example CPU"}, "data": data_facts(task)}
         if evaluated:
-            write_json(run / "evaluation.json", {"task": task, "split": "test", **EVALUATIONS[task]()})
+            records["evaluation"] = {"task": task, "split": "test", **EVALUATIONS[task]()}
+        for record, value in records.items():
+            (run / f"{record}.json").write_text(json.dumps(value), encoding="utf-8")
+        write_metrics(run / "metrics.jsonl", task)
         return run
 
     return make
-
-
-def write_json(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value), encoding="utf-8")
-
-
-def write_config(run: Path, task: str) -> None:
-    recipe, dataset, max_len = CONFIGS[task]
-    text = f"""task = "{task}"
-{recipe}
-note = ""
-[data]
-{dataset}
-[text]
-tokenizer = "byte-bpe"
-{max_len}
-[model]
-n_layers = 2
-d_model = 192
-[train]
-label_smoothing = 0.1
-seed = 1
-"""
-    (run / "config.toml").write_text(text, encoding="utf-8")
-
-
-ENV = {"device": "cpu", "device_name": "Example CPU"}
 
 
 def data_facts(task: str) -> dict[str, object]:
@@ -114,16 +98,9 @@ def classify_scores() -> dict[str, object]:
     logits = (2 * labels - 1) * 2.2 + rng.normal(0, 1.9, size=n)
     pos = 1 / (1 + np.exp(-1.6 * logits))
     scores = class_scores(labels, np.stack([1 - pos, pos], axis=1), ["neg", "pos"])
-    scores["n_truncated"] = 812
-    scores["baselines"] = {
-        "majority": {"accuracy": 0.5, "ci95": [0.494, 0.506], "macro_f1": 0.333, "settings": "most frequent"},
-        "tfidf_logistic": {
-            "accuracy": 0.908,
-            "ci95": [0.905, 0.912],
-            "macro_f1": 0.908,
-            "settings": "TF-IDF of words and word pairs",
-        },
-    }
+    bag = {"accuracy": 0.908, "ci95": [0.905, 0.912], "macro_f1": 0.908, "settings": "TF-IDF of words and word pairs"}
+    majority = {"accuracy": 0.5, "ci95": [0.494, 0.506], "macro_f1": 0.333, "settings": "most frequent"}
+    scores["baselines"] = {"majority": majority, "tfidf_logistic": bag}
     scores["examples"] = [
         {"text": "A | strange <b>film</b>\nwith bars", "label": "pos", "probability": 0.93, "truth": "pos"},
         {"text": "Two hours of rain. " * 40, "label": "pos", "probability": 0.58, "truth": "neg"},

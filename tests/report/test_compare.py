@@ -44,12 +44,23 @@ def test_rows_hold_scores_size_and_data(tmp_path: Path) -> None:
 def test_classifiers_are_compared_by_accuracy(tmp_path: Path) -> None:
     good = make_run(tmp_path / "good", "classify", labelled(180), accuracy=0.9)
     poor = make_run(tmp_path / "poor", "classify", labelled(140), accuracy=0.7)
-    test = compare_runs(good, poor).test
+    near = make_run(tmp_path / "near", "classify", labelled(179), accuracy=0.895)
+    comparison = compare_runs(good, poor)
+    test = comparison.test
     assert test and test["difference"] == pytest.approx(0.2)
     assert test["p_value"] < 0.001 and test["ci95"][0] < 0.2 < test["ci95"][1]
+    assert comparison.verdict == (
+        f"{good} is better than {poor} by 20.0 points, which is more than chance "
+        "(p < .001, approximate randomization, 200 examples)."
+    )
+    assert "differ by 0.5 points, which may be chance (p = 1.000" in compare_runs(good, near).verdict
     shifted = make_run(tmp_path / "shifted", "classify", labelled(180, offset=7), accuracy=0.9)
     test = compare_runs(good, shifted).test
     assert test and test["difference"] == 0 and test["p_value"] == 1.0
+    with_data(good, "x")
+    comparison = compare_runs(good, with_data(poor, "y"))
+    assert comparison.test is None and "not evaluated on the same examples" in comparison.verdict
+    assert "--test-file" in comparison.verdict and "--split-seed" in comparison.verdict
 
 
 def translated(wrong_every: int) -> list[dict]:
@@ -69,15 +80,11 @@ def test_translators_are_compared_by_the_tokenizer_they_were_scored_with(tmp_pat
     test = compare_runs(apart, glued).test
     assert test and test["metric"] == "bleu" and test["p_value"] < 0.01
     assert test["difference"] > 0, "a full stop that is joined to a word makes another word of it"
+    short = [make_run(tmp_path / f"{n}", "translate", translated(n), headline="exact_match") for n in (9, 2)]
+    test = compare_runs(*short).test
+    assert test and test["metric"] == "exact_match" and test["difference"] > 0
     usual = make_run(tmp_path / "usual", "translate", joined, headline="bleu")
     assert "none, the other with sacreBLEU's tokenizer auto (--bleu-tokenize)" in compare_runs(glued, usual).verdict
-
-
-def test_translators_of_short_answers_are_compared_by_exact_match(tmp_path: Path) -> None:
-    good = make_run(tmp_path / "good", "translate", translated(9), headline="exact_match", exact_match=0.9)
-    poor = make_run(tmp_path / "poor", "translate", translated(2), headline="exact_match", exact_match=0.5)
-    test = compare_runs(good, poor).test
-    assert test and test["metric"] == "exact_match" and test["difference"] > 0
 
 
 def test_where_there_is_no_pair_the_reason_is_said(tmp_path: Path) -> None:
@@ -128,23 +135,3 @@ def test_scores_for_each_token_compare_only_with_one_tokenizer(tmp_path: Path) -
     assert "tokenizers differ" in compare_runs(one, two).verdict
     with_data(two, "x", "a")
     assert (compare_runs(one, two).test or {})["metric"] == "bits_per_char"
-
-
-def test_other_test_texts_with_the_same_answers_are_refused(tmp_path: Path) -> None:
-    one = with_data(make_run(tmp_path / "one", "classify", labelled(180), accuracy=0.9), "x")
-    two = with_data(make_run(tmp_path / "two", "classify", labelled(140), accuracy=0.7), "y")
-    comparison = compare_runs(one, two)
-    assert comparison.test is None and "not evaluated on the same examples" in comparison.verdict
-    assert "--test-file" in comparison.verdict and "--split-seed" in comparison.verdict
-
-
-def test_a_sentence_says_whether_it_is_chance(tmp_path: Path) -> None:
-    good = make_run(tmp_path / "good", "classify", labelled(180), accuracy=0.9)
-    poor = make_run(tmp_path / "poor", "classify", labelled(140), accuracy=0.7)
-    near = make_run(tmp_path / "near", "classify", labelled(179), accuracy=0.895)
-    sentence = compare_runs(good, poor).verdict
-    assert sentence == (
-        f"{good} is better than {poor} by 20.0 points, which is more than chance "
-        "(p < .001, approximate randomization, 200 examples)."
-    )
-    assert "differ by 0.5 points, which may be chance (p = 1.000" in compare_runs(good, near).verdict

@@ -57,13 +57,10 @@ def test_the_median_update_near_the_peak(ratios: tuple[float, ...], is_found: bo
 def test_updates_at_a_small_rate_do_not_count() -> None:
     rows = moved(5e-3, 5e-3) + [replace(row, step=row.step + 200, lr=1e-5) for row in moved(1e-6, 1e-6, 1e-6, 1e-6)[1:]]
     assert list(findings.update_ratio(record(rows))) == []
+    assert list(findings.update_ratio(record(moved(1e-5), base={"path": "bert"}))) == [], "trained before"
     only_small = [StepMetrics(2, lr=1e-3), *(replace(row, lr=1e-5) for row in moved(1e-6))]
     with pytest.raises(NotMade, match="near the largest"):
         list(findings.update_ratio(record(only_small)))
-
-
-def test_weights_that_were_trained_before_may_move_little() -> None:
-    assert list(findings.update_ratio(record(moved(1e-5), base={"path": "bert"}))) == []
 
 
 def test_a_matrix_that_never_moves_is_named() -> None:
@@ -120,11 +117,8 @@ def test_findings_come_by_grade_causes_first_and_none_twice() -> None:
     both = first + Checkup([Finding("y", place="heads"), Finding("z", place="frozen", grade="stop")], ["b"], {"c": "?"})
     assert [f.place for f in both.findings] == ["frozen", "unknown", "scores", "training loss", "heads", "data"]
     assert both.made == ["a", "b"] and both.not_made == {"c": "?"}
-
-
-def test_a_check_of_impossible_numbers_could_not_be_made() -> None:
-    checkup = run_checks({"x": lambda: [Finding("a", place=str(1 // 0))], "y": list})
-    assert checkup.made == ["y"] and "division" in checkup.not_made["x"]
+    impossible = run_checks({"x": lambda: [Finding("a", place=str(1 // 0))], "y": list})
+    assert impossible.made == ["y"] and "division" in impossible.not_made["x"]
 
 
 def lines(n: int = 120) -> str:

@@ -6,14 +6,11 @@ import ast
 import json
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.helpers import small_runs
-from tests.helpers.forking import Command
 from tests.helpers.ordered import ORDERED
 
 import glassformer
@@ -21,6 +18,7 @@ from glassformer.cli.main import main
 from glassformer.config import DataConfig, FilesConfig
 from glassformer.config.recipes import TASK_NAMES
 from glassformer.errors import DataError
+from glassformer.report.run_record import load_run_record
 from glassformer.tasks import TASKS, register
 from glassformer.tasks.encoder import EncoderTask
 
@@ -71,11 +69,6 @@ def registered() -> Iterator[None]:
     TASK_NAMES.remove("ordered")
 
 
-def register_ordered() -> None:
-    """Register the task in a process of its own."""
-    register(Ordered)
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ordered")
@@ -85,16 +78,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(place: Path, *arguments: str) -> Command:
-    """The command with the task registered, in a process of its own."""
-    return small_runs.command(place / f"said-{time.monotonic_ns()}", *arguments, before=register_ordered)
-
-
 @pytest.fixture(scope="module")
 def whole(place: Path) -> Path:
     """A run of the task, trained by the command."""
-    code, output = command(place, "train", *arguments_of(place), "--out", f"{place}/whole").wait(240)
-    assert code == 0, output
+    assert main(["train", *arguments_of(place), "--out", f"{place}/whole"]) == 0
     return place / "whole"
 
 
@@ -136,9 +123,8 @@ def test_it_answers_a_table_and_is_looked_into_and_exported(place: Path, whole: 
 
 
 def test_it_is_reported_and_compared(whole: Path, capsys) -> None:
-    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    validations = [row["valid"] for row in rows if "valid" in row]
-    assert len(validations) == 12 and set(validations[0]) == {"loss", "distance"}
+    validations = load_run_record(whole).validations
+    assert len(validations) == 12 and set(validations[0].valid or {}) == {"loss", "distance"}
     report = (whole / "report.md").read_text(encoding="utf-8")
     assert "A rater trained on own data" in report and "Mean distance on the test split: **" in report
     assert "| median class |" in report and (whole / "plots" / "metric.png").is_file()

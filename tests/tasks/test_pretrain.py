@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 import torch
 from tests.helpers.for_each import for_each
+from tests.helpers.reading import read
 from tests.helpers.small import MODEL, config_of, small, small_run
 from torch import Tensor, nn
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.config import Config, DataConfig, FilesConfig, ModelConfig, TextConfig, TrainConfig
-from glassformer.data.check import check_data
-from glassformer.data.datasets.local_files import load_text_data
+from glassformer.config import Config, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models import MaskedLanguageModel, TextClassifier
@@ -27,7 +26,6 @@ from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import load_checkpoint, step_folders
-from glassformer.tasks import TASKS
 from glassformer.tasks.pretrain import mask_tokens, without_previews
 from glassformer.training.finetune import PretrainedModel, check_compatible, copy_pretrained_weights, load_pretrained
 
@@ -171,19 +169,6 @@ def test_validation_hides_the_same_tokens_and_draws_nothing_from_training() -> N
     assert not torch.equal(run.batch(index).labels, run.batch(index).labels)
 
 
-def test_a_run_that_stopped_goes_on_with_the_same_masks() -> None:
-    whole, run = small("pretrain"), small("pretrain")
-    expected = whole.new_state()
-    losses = [report.loss for report in whole.run(expected)]
-    state = run.new_state()
-    first = [report.loss for report in run.run(state, most=5)]
-    tensors = {name: t.clone() for name, t in state.tensors().items()}
-    torch.manual_seed(99)
-    resumed = run.new_state()
-    resumed.load(tensors, state.progress)
-    assert first + [report.loss for report in run.run(resumed)] == losses
-
-
 def test_long_texts_are_read_whole_and_empty_ones_left_out() -> None:
     data = TextData(Split(["abcabc" * 9, "", "a"]), Split(["abc" * 3]))
     config = config_of("pretrain")
@@ -220,16 +205,12 @@ def test_masks_in_a_text_are_filled_in(base: Path, capsys: pytest.CaptureFixture
     assert run.predict(["", "suna"]) == [{"text": t, "filled": t, "guesses": []} for t in ("", "suna")]
     assert "hold no [MASK]" in capsys.readouterr().err
     assert run.explain(text).answer["headline"] == answer["filled"]
-
-
-def test_scores_compare_with_guessing_blindly(base: Path) -> None:
-    scores = glassformer.load(base).evaluate("valid")
-    assert scores["nats_per_masked_token"] < np.log(40) - 0.4  # the topic is worth log 2
+    assert run.evaluate("valid")["nats_per_masked_token"] < np.log(40) - 0.4  # the topic is worth log 2
     report = (base / "report.md").read_text(encoding="utf-8")
     assert "A masked language model" in report and "Nats per masked token" in report
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "content"),
     [
         ("a.csv", "id,review,stars\n1,so good,5\n2,so bad,1\n3,so so,3\n"),
@@ -239,17 +220,8 @@ def test_scores_compare_with_guessing_blindly(base: Path) -> None:
     ],
 )
 def test_texts_alone_are_read_from_anything(tmp_path: Path, name: str, content: str) -> None:
-    (tmp_path / name).write_text(content, encoding="utf-8", newline="")
-    (tmp_path / "folder" / "below").mkdir(parents=True)
-    (tmp_path / "folder" / "b.txt").write_text("so bad\nso so\n", encoding="utf-8")
-    (tmp_path / "folder" / "below" / "a.txt").write_text("so good\n", encoding="utf-8")
-    schema = TASKS["pretrain"].schema
-    for path in (tmp_path / name, tmp_path / "folder"):
-        data = DataConfig(files=FilesConfig(train_file=str(path)), valid_fraction=0.3)
-        loaded = load_text_data(schema, data)
-        found = {*loaded.train.text, *loaded.valid.text}
-        assert found - {"what people said"} == {"so good", "so bad", "so so"}
-        assert loaded.train.answer is None and check_data(schema, data).ok
+    found = read(tmp_path, content, name, "pretrain")
+    assert {text for text, _ in found.examples} - {"what people said"} == {"so good", "so bad", "so so"}
 
 
 # Beginning from it
@@ -259,18 +231,23 @@ def weights_of(folder: Path) -> dict[str, Tensor]:
     return load_pretrained(str(folder)).weights
 
 
-def test_a_classifier_begins_with_the_weights_of_its_base(base: Path, tmp_path: Path, capsys) -> None:
-    run = tune(base, tmp_path, "run")
+def test_an_ensemble_begins_with_the_weights_of_its_base(base: Path, tmp_path: Path, capsys) -> None:
+    run = tune(base, tmp_path, "run", ensemble_size=2, dropout=0.3, pooling="max", max_len=300)
     printed = capsys.readouterr().err
     assert f"taken from {base}: model.d_model 32" in printed
-    assert f"initialised from {base}: " in printed and "new: head.weight, head.bias" in printed
+    assert f"initialised from {base}: " in printed and "new: members.0.head.weight, members.0.head.bias" in printed
     step, path = next(iter(step_folders(RunFolder(run).snapshots).items()))
     start, before = load_checkpoint(path)[0], weights_of(base)
-    assert step == 0
-    assert start.keys() - before.keys() == {"head.weight", "head.bias"}
-    assert all(torch.equal(start[name], before[name]) for name in start.keys() & before.keys())
+    assert step == 0 and not torch.equal(start["members.0.head.weight"], start["members.1.head.weight"])
+    for member in ("members.0.", "members.1."):
+        own = {name.removeprefix(member): tensor for name, tensor in start.items() if name.startswith(member)}
+        assert own.keys() - before.keys() == {"head.weight", "head.bias"}
+        assert all(torch.equal(own[name], before[name]) for name in own.keys() & before.keys())
     assert (run / "tokenizer.json").read_bytes() == (base / "tokenizer.json").read_bytes()
-    facts = RunFolder(run).read_data().base
+    config, facts = RunFolder(run).read_config(), RunFolder(run).read_data().base
+    assert (config.model.dropout, config.model.pooling, config.text.max_len) == (0.3, "max", 300)
+    assert (config.model.d_model, config.train.init_from) == (32, str(base))
+    assert config.text.bigrams == len(RunFolder(run).read_tokenizer().bigrams) == 0  # of the base, and by no rule
     assert facts == {"path": str(base), "sha256": load_pretrained(str(base)).sha256}
     assert "fine-tuned with Glassformer from the weights of" in (run / "report.md").read_text(encoding="utf-8")
 
@@ -306,14 +283,6 @@ def test_a_run_needs_its_base_until_there_is_a_checkpoint_and_then_only_the_same
         glassformer.resume(tmp_path / "changed")
 
 
-def test_an_ensemble_begins_from_one_model(base: Path, tmp_path: Path) -> None:
-    run = tune(base, tmp_path, "run", ensemble_size=2)
-    start, before = load_checkpoint(step_folders(RunFolder(run).snapshots)[0])[0], weights_of(base)
-    for member in ("members.0.", "members.1."):
-        assert torch.equal(start[f"{member}embedding.weight"], before["embedding.weight"])
-    assert not torch.equal(start["members.0.head.weight"], start["members.1.head.weight"])
-
-
 @for_each(
     ("section", "name", "value", "needed"),
     [
@@ -346,14 +315,6 @@ def test_flags_are_laid_over_what_is_taken_over(base: Path, tmp_path: Path, caps
     assert "model.d_model must be 32, as in" in printed and "remove the setting" in printed
     assert main([*words[:5], str(tmp_path)]) == CheckpointError.exit_code
     assert "holds no trained model" in capsys.readouterr().err
-
-
-def test_what_may_differ_does(base: Path, tmp_path: Path) -> None:
-    run = tune(base, tmp_path, "run", dropout=0.3, pooling="max", max_len=300)
-    config = RunFolder(run).read_config()
-    assert (config.model.dropout, config.model.pooling, config.text.max_len) == (0.3, "max", 300)
-    assert (config.model.d_model, config.train.init_from) == (32, str(base))
-    assert config.text.bigrams == len(RunFolder(run).read_tokenizer().bigrams) == 0  # of the base, and by no rule
 
 
 def test_learned_positions_bind_the_longest_text(base: Path) -> None:

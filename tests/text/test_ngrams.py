@@ -1,15 +1,24 @@
-"""N-grams: what is shared between words, what begins in scripts without spaces, and that nothing stays unknown."""
+"""N-grams and pairs of words: which are listed, that the tokenizer's file keeps them, and which rows a token gets."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import tokenizers
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 
-from glassformer.config import TextConfig
+from glassformer.config import ModelConfig, TextConfig
 from glassformer.errors import UsageError
-from glassformer.text.ngrams import FIRST, MOST, NgramVocabulary, ngrams_of, surface_forms
+from glassformer.models import TextClassifier
+from glassformer.nn.ngram_embeddings import BigramEmbedding
+from glassformer.text.ngrams import FEWEST, FIRST, MOST, NgramVocabulary, common_bigrams, ngrams_of, surface_forms
 from glassformer.text.tokenizer import Tokenizer
 
 CONFIG = TextConfig(tokenizer="word", vocab_size=200, lowercase=True, ngrams=1000)
@@ -45,32 +54,63 @@ def test_a_word_without_a_listed_ngram_is_spelled_by_its_bytes() -> None:
     assert len(vocabulary.lookup("<" + "z" * 500 + ">")) == MOST
 
 
-def test_a_tokenizer_with_ngrams_is_the_same_after_it_was_saved(tmp_path: Path) -> None:
-    trained = Tokenizer.train(TEXTS, CONFIG)
-    trained.save(tmp_path / "tokenizer.json")
-    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert trained.ngrams and loaded.ngrams
-    assert loaded.ngrams.ngrams == trained.ngrams.ngrams
-    plain = TextConfig(tokenizer="word", vocab_size=200, lowercase=True)
-    assert loaded.sha256 == trained.sha256 != Tokenizer.train(TEXTS, plain).sha256
-    text = ["A FUNDED 😀 我喜欢猫"]
-    assert list(loaded.encode_with_surfaces(text)) == list(trained.encode_with_surfaces(text))
-    [(ids, surfaces)] = loaded.encode_with_surfaces(text)
+WITH_PAIRS = TextConfig(tokenizer="word", vocab_size=200, lowercase=True, ngrams=50, bigrams=100)
+PAIRED = ["not good", "Not good at all", "it is not good", "not bad , not bad", "not bad", "so not bad", "refund funds"]
+
+
+@given(texts=st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=20), most=st.integers(1, 20))
+def test_pairs_are_those_in_the_most_texts(texts: list[list[int]], most: int) -> None:
+    """And never with a special token (here those below 3)."""
+    found = common_bigrams(texts, vocab_size=10, special=3, max_bigrams=most)
+    counts = Counter(pair for text in texts for pair in {p for p in pairwise(text) if min(p) >= 3})  # texts, not times
+    listed = sorted(((-n, pair) for pair, n in counts.items() if n >= FEWEST))
+    assert found == [pair for _, pair in listed[:most]]
+
+
+def test_a_token_gets_the_row_of_the_pair_that_it_ends() -> None:
+    table = BigramEmbedding([(7, 5), (5, 7), (6, 5)], vocab_size=10, d_model=3, std=1.0)
+    ids = torch.tensor([[5, 7, 5, 6, 5], [7, 7, 7, 5, 0], [5, 0, 0, 0, 0]])
+    assert table.lookup_ids(ids).tolist() == [[0, 1, 3, 0, 2], [0, 0, 0, 3, 0], [0, 0, 0, 0, 0]]
+    vectors = table(ids)
+    torch.testing.assert_close(vectors[0, 2], table.weight[3])
+    assert not vectors[0, 0].any() and not vectors[2].any()
+    vectors.sum().backward()
+    assert table.weight.grad is not None and not table.weight.grad[0].any()  # what is not listed stays zero
+
+
+def test_a_hidden_word_takes_its_pairs_with_it() -> None:
+    model = TextClassifier(ModelConfig(n_layers=1, d_model=8, n_heads=2, dropout=0.0), 10, 3, 16, 0, [(5, 6), (6, 7)])
+    seen: list[torch.Tensor] = []
+    assert model.bigrams is not None
+    model.bigrams.register_forward_hook(lambda module, args, output: seen.append(output))
+    model(torch.tensor([[5, 6, 7]]))
+    model(torch.tensor([[5, 4, 7]]))
+    assert seen[0][0, 1:].any(dim=-1).all() and not seen[1].any()
+    assert not any("keys" in name for name in model.state_dict())
+
+
+@for_each(("texts", "config"), [(TEXTS, CONFIG), (PAIRED, WITH_PAIRS)])
+def test_the_file_of_a_tokenizer_keeps_both_and_other_readers_pass_over_them(texts, config, tmp_path: Path) -> None:
+    trained, path = Tokenizer.train(texts, config), tmp_path / "tokenizer.json"
+    trained.save(path)
+    loaded, plain = Tokenizer.load(path), Tokenizer.train(texts, replace(config, ngrams=0, bigrams=0))
+    assert trained.ngrams and loaded.ngrams and loaded.ngrams.ngrams == trained.ngrams.ngrams
+    assert loaded.bigrams == trained.bigrams and loaded.vocab_size == plain.vocab_size
+    assert loaded.sha256 == trained.sha256 != plain.sha256
+    assert loaded.encode_batch(texts) == plain.encode_batch(texts)
+    assert tokenizers.Tokenizer.from_file(str(path)).encode(texts[2]).ids == trained.encode(texts[2])
+    if config is WITH_PAIRS:
+        assert [tuple(trained.tokens(pair)) for pair in loaded.bigrams] == [("not", "bad"), ("not", "good")]
+        return
+    text = "A FUNDED 😀 我喜欢猫"
+    [(ids, surfaces)] = loaded.encode_with_surfaces([text])
+    assert [(ids, surfaces)] == [*trained.encode_with_surfaces([text])] and ids == loaded.encode(text)
     assert surfaces == ["<a>", "<funded>", "<😀>", "我喜欢", "喜欢猫", "欢猫", "猫"]
-    assert ids == loaded.encode(text[0])
     assert all(loaded.ngrams.lookup(word) for word in surfaces)
 
 
-def test_other_readers_of_the_format_pass_over_the_ngrams(tmp_path: Path) -> None:
-    import tokenizers
-
-    trained = Tokenizer.train(TEXTS, CONFIG)
-    trained.save(tmp_path / "tokenizer.json")
-    other = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    assert other.encode("I like it").ids == trained.encode("I like it")
-
-
 @for_each("kind", ["char", "bpe", "byte-bpe"])
-def test_ngrams_are_of_words(kind: str) -> None:
-    with pytest.raises(UsageError, match="ngrams are of words"):
-        Tokenizer.train(TEXTS, TextConfig(tokenizer=kind, vocab_size=600, ngrams=10))  # pyright: ignore
+@for_each("name", ["ngrams", "bigrams"])
+def test_both_are_of_words(kind: str, name: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} are of words"):
+        Tokenizer.train(TEXTS, TextConfig(tokenizer=kind, vocab_size=600, **{name: 10}))  # pyright: ignore

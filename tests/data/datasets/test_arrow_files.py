@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+import struct
+import sys
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers.for_each import for_each
-from tests.helpers.tiny_runs import SMALL
+from tests.data.test_table_files import as_cells, scanned
+from tests.data.test_table_files import write as write_answers
 
 from glassformer.config import DataConfig, FilesConfig
+from glassformer.data import diagnostics
+from glassformer.data.answered_table import InputTable
+from glassformer.data.datasets import arrow_files
 from glassformer.data.datasets.columns import LABEL, TEXT, DataSchema
 from glassformer.data.datasets.local_files import load_text_data
-from glassformer.errors import DataError
+from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
 
 pa = pytest.importorskip("pyarrow")
@@ -61,17 +65,6 @@ def test_a_file_of_columns_is_read_as_json_is(tmp_path: Path, suffix: str) -> No
     assert load_text_data(PRETRAIN, files(train_file=path)).train.text
 
 
-def test_a_gzip_of_each_text_format_is_read(tmp_path: Path) -> None:
-    lines = "".join(f"{row['text'].replace(',', '')},{row['label']}\n" for row in ROWS)
-    for name, data in {
-        "a.csv.gz": "text,label\n" + lines,
-        "a.tsv.gz": ("text,label\n" + lines).replace(",", "\t"),
-        "a.jsonl.gz": "".join(json.dumps({"text": r["text"], "label": r["label"]}) + "\n" for r in ROWS),
-    }.items():
-        (tmp_path / name).write_bytes(gzip.compress(data.encode()))
-        assert len(load_text_data(CLASSIFY, files(train_file=tmp_path / name)).train) == 36
-
-
 def test_the_names_of_classes_are_read(tmp_path: Path) -> None:
     label, tags = {"names": ["neg", "pos"], "_type": "ClassLabel"}, {"names": ["O", "B-X"], "_type": "ClassLabel"}
     rows = [row | {"tokens": ["a", f"b{row['id']}"], "ner_tags": [0, 1]} for row in ROWS]
@@ -101,74 +94,81 @@ def test_a_column_of_another_type_is_named_and_refused_where_it_is_wanted(tmp_pa
     assert "2024-01-01" in times
 
 
-def test_decimal_numbers_are_numbers(tmp_path: Path) -> None:
-    rows = [{"text": f"a film {i}", "price": Decimal(f"{i}.50")} for i in range(30)]
-    path = write(tmp_path / "a.parquet", pa.Table.from_pylist(rows))
-    assert "1.50" in load_text_data(TASKS["regress"].schema, files(train_file=path)).train.answers
-
-
-@for_each("name", ["null.arrow", "dictionary.arrow", "dictionary.parquet"])
-def test_what_unpacks_to_too_much_is_refused_at_once(tmp_path: Path, name: str) -> None:
-    if name == "null.arrow":
-        table = pa.table({"text": pa.nulls(2_000_000_000), "label": pa.nulls(2_000_000_000)})
-    else:
-        places = pa.array([0] * 30_000, pa.int32())
-        table = pa.table({key: pa.DictionaryArray.from_arrays(places, ["x" * 100_000]) for key in ("text", "label")})
-    if name.endswith("parquet"):
-        write(tmp_path / name, table)
-    else:
-        with pa.ipc.new_file(str(tmp_path / name), table.schema) as writer:
-            writer.write_table(table)
-    with pytest.raises(DataError, match="unpacks to more than"):
-        load_text_data(CLASSIFY, files(train_file=tmp_path / name))
-
-
-def broken(rows: list[dict[str, Any]]) -> Any:
-    return pa.Table.from_pylist(rows)
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (broken([*ROWS[:3], {"text": None, "label": 1}]), "a.parquet, row 4: 'text' is null"),
-        (broken([*ROWS[:3], {"text": "a", "label": None}]), "a.parquet, row 4: 'label' is null"),
-        (broken([{"label": 1}]), "2 columns are needed"),
-        (broken(ROWS)[:0], "the file is empty"),
-    ],
-    ids=["text", "label", "columns", "empty"],
-)
-def test_what_is_wrong_is_reported_with_its_row(tmp_path: Path, table: Any, message: str) -> None:
-    path = write(tmp_path / "a.parquet", table)
-    with pytest.raises(DataError) as error:
-        load_text_data(CLASSIFY, files(train_file=path))
-    assert message in error.value.message
-
-
-def test_a_cut_file_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.parquet", pa.Table.from_pylist(ROWS))
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="this is no Parquet or Arrow file, or a damaged one"):
-        load_text_data(CLASSIFY, files(train_file=path))
-    with pytest.raises(DataError, match="there is no such file"):
-        load_text_data(CLASSIFY, files(train_file=tmp_path / "gone.parquet"))
-
-
-def test_a_run_knows_its_files_again(cli: Callable, tmp_path: Path) -> None:
-    table = pa.Table.from_pylist(ROWS)
-    paths = [write(tmp_path / f"{i}.parquet", part) for i, part in enumerate((table[:20], table[20:30]))]
-    run = tmp_path / "run"
-    done = cli("train", "classify", "--train-file", paths[0], "--valid-file", paths[1], "--out", run, *SMALL)
-    assert done.code == 0, done.err
-    assert cli("evaluate", run, "--split", "valid").code == 0
-    other = write(tmp_path / "other.parquet", table[:6])
-    assert cli("evaluate", run, "--test-file", other).code == 0
-    assert cli("data", "check", "classify", "--train-file", paths[0]).code == 0
-    write(paths[1], table[31:])
-    changed = cli("evaluate", run, "--split", "valid")
-    assert changed.code == 3 and "changed since the run began" in changed.err
-
-
 def test_lists_are_labels_of_a_text(tmp_path: Path) -> None:
     rows = [{"text": f"a film {i}", "labels": ["a", "b"][: i % 3]} for i in range(30)]
     path = write(tmp_path / "a.parquet", pa.Table.from_pylist(rows))
     assert {*load_text_data(TASKS["multilabel"].schema, files(train_file=path)).train.answers} == {"", "a", "a\nb"}
+
+
+def test_each_type_of_a_column_becomes_text_or_json(tmp_path: Path) -> None:
+    kinds = {"at": pa.timestamp("ns"), "clock": pa.time64("ns"), "long": pa.duration("ns"), "day": pa.date32()}
+    columns = {"text": pa.array([f"text {i % 7}" for i in range(300)]).dictionary_encode()}
+    columns |= {name: pa.array([1] * 300, kind) for name, kind in kinds.items()}
+    columns["price"] = pa.array([Decimal("1.20")] * 300)
+    columns["vector"] = pa.array([[1.5, float(i)] for i in range(300)], pa.list_(pa.float32()))
+    table = pa.table(columns | {"small": pa.array([None, 1, 2] * 100, pa.int8())})
+    source = scanned(write(tmp_path / "a.parquet", table))
+    rows = [json.loads(line) for line in answered(source, tmp_path / "b.jsonl").read_text("utf-8").splitlines()]
+    times = {"at": "1970-01-01 00:00:00.000000001", "clock": "00:00:00.000000001", "long": "1", "day": "1970-01-02"}
+    other = {"price": "1.20", "vector": [1.5, 1.0], "small": 1, "label": "x"}
+    assert rows[1] == {"text": "text 1"} | times | other
+    first = as_cells(scanned(answered(source, tmp_path / "b.csv")))[1]
+    assert first == ["text 0", *times.values(), "1.20", "[1.5, 0.0]", "", "x"]
+    raw = pa.array([None, [b"1"]] * 150, pa.list_(pa.binary()))
+    with pytest.raises(DataError, match=r"a\.parquet: the column 'raw' is of the type list<element: binary>"):
+        scanned(write(tmp_path / "a.parquet", table.append_column("raw", raw)))
+
+
+def answered(table: InputTable, path: Path) -> Path:
+    write_answers(table, path, [{"label": "x"}] * table.n_rows)
+    return path
+
+
+def not_utf8() -> Any:
+    """Return a column of texts of which one is no UTF-8."""
+    offsets = pa.py_buffer(struct.pack("<5i", 0, 1, 2, 3, 4))
+    return pa.Table.from_arrays(
+        [pa.Array.from_buffers(pa.string(), 4, [None, offsets, pa.py_buffer(b"ab\xffd")])], ["text"]
+    )
+
+
+LARGE = pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int32()), ["x" * 10_000])
+NO_FILE = "this is no Parquet or Arrow file, or a damaged one"
+WRONG: dict[str, tuple[Any, str]] = {
+    "text.parquet": (pa.Table.from_pylist([*ROWS[:3], {"text": None, "label": 1}]), "row 4: 'text' is null"),
+    "label.parquet": (pa.Table.from_pylist([*ROWS[:3], {"text": "a", "label": None}]), "row 4: 'label' is null"),
+    "columns.parquet": (pa.Table.from_pylist([{"label": 1}]), "2 columns are needed"),
+    "empty.parquet": (pa.Table.from_pylist(ROWS)[:0], "the file is empty"),
+    "bytes.parquet": (b"PAR1 and no more", NO_FILE),
+    "bytes.arrow": (b"ARROW1 and no more", NO_FILE),
+    "batch.arrow": (not_utf8(), NO_FILE),
+    "nothing.feather": (pa.table({"text": pa.nulls(2_000_000), "label": pa.nulls(2_000_000)}), "unpacks to more than"),
+    "dictionary.arrow": (pa.table({"text": LARGE, "label": LARGE}), "unpacks to more than"),
+    "dictionary.parquet": (pa.table({"text": LARGE, "label": LARGE}), "unpacks to more than"),
+    "large.parquet": (pa.table({"text": ["a" * 100_000] * 300, "label": ["b"] * 300}), "unpacks to more than"),
+    "large.csv.gz": (gzip.compress(b"text,label\n" + b"a" * 1000 + b",1\n" + b"b,1\n" * 300_000), "unpacks to more"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_one_sentence(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (arrow_files, diagnostics):
+        monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 1 << 20)
+    content, message = WRONG[name]
+    if isinstance(content, bytes):
+        (tmp_path / name).write_bytes(content)
+    else:
+        write(tmp_path / name, content)
+    with pytest.raises(DataError, match=message):
+        load_text_data(CLASSIFY, files(train_file=tmp_path / name))
+    if name.startswith(("bytes", "batch", "large")):
+        with pytest.raises(DataError, match=message):
+            scanned(tmp_path / name)
+
+
+def test_without_pyarrow_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UsageError, match="need the package pyarrow") as error:
+        scanned(tmp_path / "a.parquet")
+    assert error.value.hint == 'install it: pip install "glassformer[tables]"'

@@ -69,6 +69,8 @@ def test_parts_labels_and_texts(archive):
             assert text.startswith(f"{side} {label} ")
             assert text.endswith("<br /><br />É „gut“\u2028")
     assert data.test.text[2].startswith("test neg 2 ")  # by number, not by name
+    whole = load(archive, use_test_as_validation=True)
+    assert len(whole.train) == 80 and whole.valid == whole.test
     assert any("differ from the published" in note for note in data.notes)
 
 
@@ -96,11 +98,6 @@ def test_a_changed_archive_is_read_anew(archive):
     before, after = load(archive), load(write(archive, **{"train/pos/3_3.txt": b"changed and longer"}))
     assert "changed and longer" in after.train.text + after.valid.text
     assert before.hashes["aclImdb/train/pos"] != after.hashes["aclImdb/train/pos"]
-
-
-def test_use_test_as_validation_keeps_all_of_training(archive):
-    data = load(archive, use_test_as_validation=True)
-    assert len(data.train) == 80 and data.valid == data.test
 
 
 def test_what_is_missing_or_damaged_is_named(tmp_path, archive):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ from glassformer.data.datasets.local_files import load_test, load_text_data
 from glassformer.data.splits import TextData
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
-from glassformer.tasks.heads import CLASSIFY
 
 REVIEWS = [(f'review number {i}, it said "good"\nand more', ("pos", "neg")[i % 2]) for i in range(40)]
 PAIRS = [(f'"Hello {i}," he said', f"„Hallo {i}“, sagte er") for i in range(30)]
@@ -50,6 +47,10 @@ def test_a_table_is_read_by_the_columns_that_flags_name_and_a_share_is_set_aside
     data = load("classify", train_file=path, text_column="meinung", label_column="urteil")
     assert TASKS["classify"].classes_of(data.train) == ["neg", "pos"]
     assert examples(data) == set(REVIEWS) and data.test is None
+    again, other = (
+        load("classify", seed, train_file=path, text_column="meinung", label_column="urteil") for seed in (0, 1)
+    )
+    assert (data.train, data.valid) == (again.train, again.valid) and data.valid != other.valid
     assert any("text is column" in note and "first example" in note for note in data.notes)
     assert any("validation: 4 of 40" in note for note in data.notes)
     assert list(data.hashes) == [Path(path).as_posix()]
@@ -81,16 +82,6 @@ def test_numbers_are_labels_in_their_order_and_what_only_looks_like_one_is_a_nam
     assert TASKS["classify"].classes_of(data.train) == classes
 
 
-def test_a_test_label_unknown_to_training_is_named_with_its_line(tmp_path):
-    train = write(tmp_path / "a.csv", written([("text", "label"), *REVIEWS]))
-    test = write(tmp_path / "t.csv", "text,label\ngood,pos\nodd,maybe\n")
-    with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe' is not one of .*neg, pos"):
-        load("classify", train_file=train, test_file=test)
-    with pytest.raises(DataError, match=r"t\.csv:3: label 'maybe'"):
-        known = partial(CLASSIFY.check_rows, known=["neg", "pos"])
-        load_test(replace(TASKS["classify"].schema, check=known), DataConfig(files=FilesConfig(test_file=test)))
-
-
 def test_pairs_of_json_lines_and_named_columns_are_read(tmp_path):
     lines = "\n".join(json.dumps({"n": 1, "src": a, "tgt": b}) for a, b in PAIRS)
     third = "".join(f"{a}\t{b}\tCC-BY\n" for a, b in PAIRS)
@@ -107,16 +98,6 @@ def test_parallel_files_and_a_part_of_their_own_keep_empty_lines_in_their_place(
     assert data.test is not None and list(zip(data.test.text, data.test.answers, strict=True)) == pairs
     assert set(data.hashes) == {Path(src).as_posix(), Path(tgt).as_posix()}
     assert load_test(TASKS["translate"].schema, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt))) == data.test
-
-
-def test_equal_texts_are_never_on_both_sides_and_the_seed_decides(tmp_path):
-    rows = [(f"text {i % 20}", ("a", "b")[i % 2]) for i in range(100)]
-    path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
-    first, again, other = (load("classify", seed, train_file=path) for seed in (0, 0, 1))
-    assert not set(first.train.text) & set(first.valid.text)
-    assert len(first.valid) == 10
-    assert (first.train, first.valid) == (again.train, again.valid)
-    assert first.valid != other.valid
 
 
 @for_each(
