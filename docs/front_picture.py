@@ -20,8 +20,7 @@ from matplotlib.patches import Rectangle
 import glassformer
 from glassformer.explain.edits.findings import Finding, find_head
 from glassformer.explain.edits.grammar import Edit
-from glassformer.explain.explanation import Explanation, explain
-from glassformer.explain.request import TraceRequest
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.saved_page import saved_page_html
 
 DOCS = Path(__file__).parent

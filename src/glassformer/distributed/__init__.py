@@ -7,13 +7,13 @@ training loop needs no branch.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import math
 import os
 import re
 import signal
+import zlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -67,11 +67,9 @@ class ProcessGroup:
         if self.world_size == 1:
             return module
         # The parameter was renamed between torch 2.11 and 2.13, and a torch that has both warns of the older one.
-        names = inspect.signature(DistributedDataParallel).parameters
-        name = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
-        buffers: dict[str, Any] = {name: False}
-        ids = [self.local_rank] if self.nccl else None
-        return DistributedDataParallel(module, ids, process_group=self.nccl, gradient_as_bucket_view=True, **buffers)
+        known = inspect.signature(DistributedDataParallel).parameters
+        buffers: Any = {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
+        return DistributedDataParallel(module, process_group=self.nccl, gradient_as_bucket_view=True, **buffers)
 
     def split_batches(self, batches: Sequence[np.ndarray]) -> list[tuple[np.ndarray, bool]]:
         """Return this rank's share of the batches of a step, each with whether its rows count.
@@ -82,17 +80,14 @@ class ProcessGroup:
         Args:
             batches: row indices of each batch of the step, the same on all ranks.
         """
-        n_parts = math.ceil(self.world_size / len(batches))
+        n_parts = -(-self.world_size // len(batches))
         parts = [batch[k::n_parts] for batch in batches for k in range(n_parts)]
         local = [(part, True) for part in parts[self.rank :: self.world_size] if len(part)]
-        n_local = math.ceil(len(parts) / self.world_size)
-        return local + [(batches[0][:1], False)] * (n_local - len(local))
+        return local + [(batches[0][:1], False)] * (-(-len(parts) // self.world_size) - len(local))
 
     def sync_gradients(self, module: nn.Module, is_last: bool) -> AbstractContextManager[object]:
         """Return the context of a forward and backward pass: of a step only the last makes gradients the mean."""
-        if isinstance(module, DistributedDataParallel) and not is_last:
-            return module.no_sync()
-        return nullcontext()
+        return module.no_sync() if isinstance(module, DistributedDataParallel) and not is_last else nullcontext()
 
     def seed_step(self, seed: int, step: int) -> None:
         """Seed dropout per rank and step, so that ranks differ and a resumed run repeats.
@@ -143,10 +138,8 @@ class ProcessGroup:
         Raises:
             UsageError: one differs; raised on all ranks.
         """
-        hashes = [int.from_bytes(hashlib.sha256(fact.encode()).digest()[:6]) for fact in facts.values()]
-        ranks = self.all_gather_rows([hashes], self.world_size)
-        found = zip(facts, *ranks, strict=True)
-        different = [name.replace("_", " ") for name, *values in found if len({*values}) > 1]
+        ranks = self.all_gather_rows([[zlib.crc32(fact.encode()) for fact in facts.values()]], self.world_size)
+        different = [name.replace("_", " ") for name, *values in zip(facts, *ranks, strict=True) if len({*values}) > 1]
         if different:
             message = f"the {self.world_size} processes of this run differ in: {', '.join(different)}"
             raise UsageError(message, "start the same command with the same files and versions everywhere")
@@ -171,14 +164,10 @@ class ProcessGroup:
     @contextmanager
     def local_main_first(self) -> Iterator[None]:
         """Run the block in local rank 0 of each machine first, then in the others; all raise the first error."""
-        if self.local_rank != 0:
+        for turn in (True, False):
             with self.raise_together():
-                pass
-        with self.raise_together():
-            yield
-        if self.local_rank == 0:
-            with self.raise_together():
-                pass
+                if turn == (self.local_rank == 0):
+                    yield
 
     @contextmanager
     def peer_failures(self, where: Callable[[], str], hint: str) -> Iterator[None]:
@@ -200,9 +189,8 @@ class ProcessGroup:
             if hasattr(signal, "pthread_sigmask"):
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             console.ignore_rank()
-            minutes = TIMEOUT.total_seconds() / 60
-            message = f"another process of this run was lost, or kept the others waiting for {minutes:g} minutes"
-            raise ResourceError(f"{message}, {where()}", hint) from error
+            waited = f"kept the others waiting for {TIMEOUT.seconds // 60} minutes"
+            raise ResourceError(f"another process of this run was lost, or {waited}, {where()}", hint) from error
 
 
 SINGLE_PROCESS = ProcessGroup()
@@ -257,29 +245,25 @@ def _rendezvous(n: int) -> ProcessGroup:
 
     A thread meets them: handlers of signals do not run in the one that waits in C++, as for a process that was killed.
     """
-    met = list[Any]()
-    thread = Thread(target=_meet, args=[met], daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.1)
-    if isinstance(met[0], Exception):
-        reason = " ".join(str(met[0]).split())[:200]
+    met = Future[ProcessGroup]()
+
+    def meet() -> None:
+        try:
+            store, rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))
+            if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
+                # After a restart the launcher's store still holds the addresses of dead processes.
+                store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
+            met.set_result(ProcessGroup(rank, world_size, int(os.environ.get("LOCAL_RANK", "0"))))
+        except Exception as error:
+            met.set_exception(error)
+
+    Thread(target=meet, daemon=True).start()
+    if error := met.exception():
+        reason = " ".join(str(error).split())[:200]
         if re.search(MEETING_LOST, reason, re.IGNORECASE):
             message = f"one of the {n} processes of this run ended while they met: {reason}"
-            raise ResourceError(message, "give the same command again") from met[0]
+            raise ResourceError(message, "give the same command again") from error
         hint = "start it with torchrun and a --master-port that is free, the same line on every machine"
-        raise UsageError(f"the {n} processes of this run cannot meet: {reason}", hint) from met[0]
-    return ProcessGroup(met[0], met[1], int(os.environ.get("LOCAL_RANK", "0")))
-
-
-def _meet(met: list[Any]) -> None:
-    """Add the rank and the number of processes to a list when all have met, or the error that kept them apart."""
-    try:
-        store, rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))
-        if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
-            # After a restart the launcher's store still holds the addresses of dead processes.
-            store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
-        met += [rank, world_size]
-    except Exception as error:  # a failed gloo connection is a plain RuntimeError
-        met.append(error)
+        raise UsageError(f"the {n} processes of this run cannot meet: {reason}", hint) from error
+    return met.result()
