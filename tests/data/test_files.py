@@ -16,7 +16,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.reading import read
 
 from glassformer.data import diagnostics
-from glassformer.data.diagnostics import MAX_KEPT, Diagnostics, read_document, read_lines
+from glassformer.data.diagnostics import MAX_KEPT, Diagnostics, numbered_lines, read_document
 from glassformer.errors import DataError
 
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0\ufeff"), max_size=20)
@@ -24,6 +24,10 @@ CSV = "text,label\n" + "".join(f"film {i},{('neg', 'pos')[i % 2]}\n" for i in ra
 JSONL = "".join(json.dumps({"text": f"film {i}", "label": "np"[i % 2]}) + "\n" for i in range(20))
 TEXT = "".join(f"Once upon a time, there was text {i}.\n" for i in range(20))
 unix = pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes with a name")
+
+
+def read_lines(path: Path, found: Diagnostics) -> list[str]:
+    return [line for _, line in numbered_lines(path, found)]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -129,13 +129,8 @@ class Diagnostics:
             raise DataError(f"{self.issues[0]}{also}", hint or check)
 
 
-def read_lines(path: Path, diagnostics: Diagnostics) -> list[str]:
-    """Read all lines of a file without their ends. A byte order mark and carriage returns are removed and counted."""
-    return [line for _, line in numbered_lines(path, diagnostics)]
-
-
 def numbered_lines(path: Path, diagnostics: Diagnostics) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line) as `read_lines`, with one line in memory at a time."""
+    """Yield (number from 1, line) without its end; a byte order mark and carriage returns are removed and counted."""
     number, before = 0, diagnostics.n_issues
     for number, line in _lines(path, diagnostics):
         yield number, line.removesuffix("\n")
@@ -189,8 +184,8 @@ def _why_no_text(line: str, encoding: str) -> tuple[str, str] | None:
         where = f"byte {at} of the line (0x{byte:02X}) is not {encoding.upper()}"
         return "encoding", f"{where}; --encoding names another, such as {other}"
     if "\0" in line:
-        where, form = f"byte {line.index(chr(0)) + 1} of the line is NUL", "UTF-32" if "16" in encoding else "UTF-16"
-        return "nul", f"{where}, which no text holds; take it out (in {form}: --encoding {form.lower()}-le)"
+        where = f"byte {line.index(chr(0)) + 1} of the line is NUL"
+        return "nul", f"{where}, which no text holds; take it out (in UTF-16: --encoding utf-16-le; in UTF-32: utf-32)"
     return None
 
 

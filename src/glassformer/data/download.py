@@ -17,9 +17,6 @@ from glassformer.errors import DataError
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT_S = 30
-RETRIES = 3
-
 
 def cache_dir() -> Path:
     """Return the folder of downloads: GLASSFORMER_CACHE, or the platform's folder for caches."""
@@ -60,8 +57,8 @@ def fetch(url: str, name: str, known_hash: str) -> Path:
     folder, file = cache_dir() / "data" / name, url.rpartition("/")[2]
     logger.info(f"downloading {url} to {folder}")
     pooch.get_logger().setLevel(logging.WARNING)
-    downloader: Any = pooch.HTTPDownloader(timeout=TIMEOUT_S)
-    files = pooch.create(folder, "", registry={file: known_hash}, urls={file: url}, retry_if_failed=RETRIES)
+    downloader: Any = pooch.HTTPDownloader(timeout=30)
+    files = pooch.create(folder, "", registry={file: known_hash}, urls={file: url}, retry_if_failed=3)
     try:
         return Path(files.fetch(file, downloader=downloader))
     except (OSError, ValueError) as error:  # of the network or the disk; of pooch about another hash

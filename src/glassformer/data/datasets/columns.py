@@ -144,8 +144,8 @@ LABELS = replace(
 NUMBER = replace(LABEL, name="number", usual=tuple(_NUMBERS.split()), doubt=all_numbers, clean=clean_numbers)
 SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
-USUAL = frozenset(name for spec in (FIRST, LABELS, NUMBER, SOURCE, TARGET) for name in spec.usual)
-"""The usual headers of all columns."""
+USUAL = f"{_TEXTS} {_LABELS} {_NUMBERS} {_FIRSTS}".split()
+"""The usual headers of the columns of all tasks."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from glassformer.data.datasets.columns import (
     with_second,
 )
 from glassformer.data.datasets.labels import count_missing, rarest_labels, visible
-from glassformer.data.diagnostics import Diagnostics, numbered_lines, read_document, read_lines, suffix_of
+from glassformer.data.diagnostics import Diagnostics, numbered_lines, read_document, suffix_of
 from glassformer.data.splits import Split, TextData, group_split, limited
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.formatting import counted
@@ -166,7 +166,7 @@ def _read_part(
         if len(specs) == 1 and (part.is_dir() or suffix_of(part) == ".txt"):
             return read_texts(part, diagnostics)
         return read_table(part, specs, diagnostics)
-    src, tgt = ([*map(visible, read_lines(path, diagnostics))] for path in part)
+    src, tgt = ([visible(line) for _, line in numbered_lines(path, diagnostics)] for path in part)
     for path, lines in zip(part, (src, tgt), strict=True):
         note_markup(path, lines, diagnostics)
     count_missing(part[0], src + tgt, diagnostics)
