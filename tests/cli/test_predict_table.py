@@ -87,6 +87,7 @@ def test_what_was_cut_is_marked_in_its_row(cli: Callable, runs: Runs, tmp_path: 
         rows = lines_of(tmp_path / f"{run.name}.jsonl")
         assert [[row[m] for m in marks] for row in rows] == [[m in json.loads(each) for m in marks] for each in alone]
         assert [row["truncated"] for row in rows] == [False, True]
+        assert ("translated up to the length limit" in done.err) == ("unfinished" in marks)
 
 
 def test_the_column_of_training_is_found_again(cli: Callable, runs: Runs, tmp_path: Path) -> None:
@@ -157,6 +158,7 @@ def test_a_table_that_changes_in_between_is_noticed(
     ("name", "content", "message"),
     [
         ("a.csv", "text,x,x\na,1,2\n", "several columns have one name ('x')"),
+        ("a.csv", "text,x,,\na,1,2,3\n", "several columns have one name ('')"),
         ("a.csv", "text,id\na,1\nb\n", "a.csv:3: 2 columns are expected, but there are 1"),
         ("a.jsonl", '{"text": "a", "x": 1}\n{"text": "b", "x": "\\ud800"}\n', "a.jsonl:2: in the column 'x' the text"),
     ],

@@ -62,6 +62,11 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, data: bytes, line: int, ki
         assert [(p.path, p.line, p.kind) for p in found.issues] == [(str(path), line, kind)]
 
 
+@for_each("data", [b"PAR1\x15\x04", b"PK\x03\x04\x14\0"])
+def test_a_table_of_another_kind_under_this_name_is_called_so(tmp_path: Path, data: bytes) -> None:
+    assert "is no text: Parquet, or a workbook" in read(tmp_path, data).message
+
+
 def test_the_first_of_many_problems_is_raised_and_the_others_counted(tmp_path: Path) -> None:
     found = Diagnostics()
     for line in range(2, 3002):

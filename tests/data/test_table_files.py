@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import itertools
 import json
@@ -95,6 +96,13 @@ def test_a_csv_has_commas(tmp_path: Path, suffix: str, delimiter: str) -> None:
     write(scanned(tmp_path / "a.csv"), out, [{"label, or class": "pos"}])
     written = gzip.decompress(out.read_bytes()) if suffix == ".csv.gz" else out.read_bytes()
     assert written == b'id,text,"label, or class"\n1,"a, b; c|d",pos\n'
+
+
+def test_a_carriage_return_stays_in_its_field(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "a\\rb", "x": "c\\r\\nd"}\n', "utf-8")
+    write(scanned(tmp_path / "a.jsonl"), tmp_path / "b.csv", [{"label": "pos"}])
+    with open(tmp_path / "b.csv", newline="", encoding="utf-8") as file:
+        assert [*csv.reader(file)] == [["text", "x", "label"], ["a\rb", "c\r\nd", "pos"]]
 
 
 def test_a_table_without_a_header_gets_none(tmp_path: Path) -> None:

@@ -31,13 +31,16 @@ def shown(e: Explanation) -> str:
     return e.labels.each[e.labels.shown].name
 
 
-@for_each(("threshold", "note"), [(0.2, "is answered from 20.0% on"), (0.5, "")])
-def test_a_label_that_is_answered_below_one_half_says_so(threshold: float, note: str) -> None:
+@for_each(("threshold", "note"), [(0.2, "is answered from 20.0% on"), (0.5, ""), (1.0, "is answered from 100.0% on")])
+def test_a_label_is_answered_as_predict_does_from_its_threshold_on(threshold: float, note: str) -> None:
     run = matrix_run("multilabel")
     task = copy.copy(run.task)
     task.decision = replace(run.task.decision, thresholds=[threshold] * len(run.task.label_names or []))
-    e = explain(Run(run.path, task, run.model, run.device), TraceRequest(TEXTS["multilabel"]))
+    run = Run(run.path, task, run.model, run.device)
+    e = explain(run, TraceRequest(TEXTS["multilabel"]))
     assert e.answer["detail"].partition("; ")[2] == (f"{shown(e)} {note}" if note else "")
+    answered = shown(e) in run.predict(TEXTS["multilabel"])["labels"]
+    assert e.answer["headline"] == ("" if answered else "not ") + shown(e)
 
 
 @each_task

@@ -164,9 +164,7 @@ def parse(cls: type[Command], argv: Sequence[str]) -> tuple[list[str], dict[str,
             words.append(token)
         elif name not in known:
             _refuse(name, known, cls.usage)
-        elif (flag := known[name]).field in values:
-            raise UsageError(f"{name} stands twice, or with its opposite", "give it once")
-        elif flag.off:
+        elif (flag := known[name]).off:
             if equals:
                 raise UsageError(f"{name} takes no value, and {value!r} came", "leave out the value")
             values[flag.field] = name == flag.name
@@ -174,6 +172,8 @@ def parse(cls: type[Command], argv: Sequence[str]) -> tuple[list[str], dict[str,
             text = value if equals else next(rest, None)
             if text is None or (text in known and not equals):
                 raise UsageError(f"{name} needs a value", f"what it takes: glassformer {verb} --help")
+            if flag.field in values:
+                raise UsageError(f"{name} stands twice: {values[flag.field]} and {text}", "give it once")
             with suppress(ValueError):  # what is no number is left as text, which `convert` refuses
                 text = flag.type(text) if flag.type in (int, float) else text
             values[flag.field] = text

@@ -350,8 +350,10 @@ def integrated_gradients(
             break
         (start, end), middle = parts[bad].T, parts[bad].mean(axis=1)
         halves = np.concatenate([np.stack([start, middle], axis=1), np.stack([middle, end], axis=1)])
-        old, new = (parts, change, scores), (halves, *_integrals(along, halves))
-        parts, change, scores = (np.concatenate([np.delete(a, bad, axis=0), b]) for a, b in zip(old, new, strict=True))
+        changes, more = _integrals(along, halves)
+        parts = np.concatenate([np.delete(parts, bad, axis=0), halves])
+        change = np.concatenate([np.delete(change, bad), changes])
+        scores = np.concatenate([np.delete(scores, bad, axis=0), more])
         n_steps += PANEL * len(halves)
     total = scores.sum(axis=0)
     error = abs(float(total.sum()) - f_range)

@@ -110,9 +110,12 @@ def number_answer(decision: Decision, output: Tensor, before: Tensor | None = No
     return {"headline": written_number(number), "detail": detail.replace("-", "−")}
 
 
-def class_answer(prediction: Prediction) -> Answer:
-    """Return the answer of a classifier: its most probable class."""
+def class_answer(prediction: Prediction, threshold: float | None) -> Answer:
+    """Return the answer of a classifier: its most probable class; of one of several labels what its threshold says."""
     best = prediction.top[0]
+    if threshold is not None:  # the second class is the label, the first that a text has it not, as in `predict`
+        answered = any(c.id and math.exp(c.log_prob) >= threshold for c in prediction.top)
+        best = next(c for c in prediction.top if c.id == answered)
     p = math.exp(best.log_prob)
     return {"headline": best.piece, "detail": ">99.9%" if p > 0.999 else f"{100 * p:.1f}%"}
 
@@ -651,8 +654,9 @@ def answer_without_decoding(
             return number_answer(view.task.decision, finite(output), before)
         case "text_embedder":
             return vector_answer(output, before)
-    answer = class_answer(top_predictions(view.task, rows_of(output), [None], [None])[0])
-    return view.look.labels.about(answer) if view.look else answer
+    [prediction], labels = top_predictions(view.task, rows_of(output), [None], [None]), view.look and view.look.labels
+    answer = class_answer(prediction, labels and labels.each[labels.shown].threshold)
+    return labels.about(answer) if labels else answer
 
 
 DEFAULT_NEW_TOKENS = 40

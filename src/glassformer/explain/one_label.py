@@ -27,6 +27,7 @@ from glassformer.models.encoder_models import TextClassifier, TokenClassifier
 from glassformer.tasks import Task
 from glassformer.tasks.encoder import Classify, EncoderTask
 from glassformer.tasks.heads import CLASSIFY
+from glassformer.text.answers import THRESHOLD
 from glassformer.text.words import OUTSIDE, first_tokens, read_running
 
 WORD_TAG = EncoderTask.of(replace(CLASSIFY, kind="tagger"))

@@ -75,6 +75,7 @@ def test_a_clear_first_row_is_understood(
         (table(ROWS, ("comment_text", "verdict")), "classify"),
         (table([("a film", "odd"), *ROWS]), "classify"),
         (table([("to", "von"), *PAIRS]), "translate"),
+        (table([("text", "label"), *PAIRS]), "translate"),
         (table([("text", "y"), *reviews("y", "n")]), "classify"),
         (table(PAIRS, ("en", "de")), "translate"),
         (table([row[:1] for row in ROWS], ("Kommentar",)), "pretrain"),
@@ -131,8 +132,9 @@ def test_columns_in_another_order_are_refused(tmp_path: Path) -> None:
     [
         (None, [(text, f"c{i}") for i, (text, _) in enumerate(ROWS)], {"header": "no"}, "2 has 24 different values in"),
         (("id", "text", "verdict"), NUMBERED, {"header": "yes"}, "known to hold the label; its columns: id, text"),
-        (("text", "text", "label"), NUMBERED, {}, "2 columns have the name 'text'"),
-        (("Text", "text", "label"), NUMBERED, {}, "2 columns have the name"),
+        (("text", "text", "label"), NUMBERED, {}, "2 columns have one name ('text', 'text')"),
+        (("Text", "text", "label"), NUMBERED, {}, "2 columns have one name ('Text', 'text')"),
+        (("0", "1", "2"), NUMBERED, {"header": "yes"}, "name what is read, by number from 1: --text-column …"),
         (("text", "toxic", "rude"), [(*row, "1") for row in ROWS], {"header": "yes"}, "known to hold"),
         (HEADER, [(text, ("pos", "#N/A")[i % 2]) for i, (text, _) in enumerate(ROWS)], {}, "a missing value"),
         (HEADER, [(text, ("pos", "-")[i % 2]) for i, (text, _) in enumerate(ROWS)], {}, "a missing value"),
@@ -177,6 +179,23 @@ def test_columns_are_named_by_header_or_number(tmp_path: Path) -> None:
     assert found.examples == sorted(ROWS), "a number is a place and never a name"
     assert read(tmp_path, table(NUMBERED, ("Text", *HEADER)), text_column="text").examples == sorted(ROWS)
     assert read(tmp_path, table(ROWS, ("comment_text", "verdict")), label_column="Verdict").examples == sorted(ROWS)
+
+
+def test_a_column_that_is_not_read_makes_no_header_an_example(tmp_path: Path) -> None:
+    content = table([(*row, "korpus-0") for row in PAIRS], ("English", "Deutsch", "quelle"))
+    named = {"task": "translate", "src_column": "1", "tgt_column": "2"}
+    assert "--header yes or --header no" in read(tmp_path, content, **named).message
+    assert len(read(tmp_path, content, header="yes", **named).examples) == len(PAIRS)
+
+
+def test_a_title_above_the_header_is_named(tmp_path: Path) -> None:
+    found = read(tmp_path, f"My export\n{table(ROWS, HEADER)}")
+    assert found.error is not None and "if line 1 is a title or a comment, take it out" in found.error.hint
+
+
+def test_empty_texts_are_counted_when_a_training_starts(tmp_path: Path) -> None:
+    found = read(tmp_path, table([("", "pos"), ("\u200b", "neg"), *ROWS], HEADER))
+    assert found.text is not None and found.text.counts["empty texts"] == 2
 
 
 def test_a_long_text_that_is_not_read_is_named(tmp_path: Path) -> None:

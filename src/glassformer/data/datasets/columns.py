@@ -94,7 +94,7 @@ class ColumnSpec:
         name: its name in messages.
         flag: the flag that selects the column.
         usual: usual headers, the likeliest first.
-        requested: the header, or where none is called so the number from 1, given with the flag.
+        requested: the header, or the number from 1, given with the flag.
         separator: what parts the labels of a cell, where a text may have several.
         trained: the header of the column in training, where that had one, and then required.
         place: of a column of a table without a header its position in training, and the fields of its rows.
@@ -116,7 +116,7 @@ class ColumnSpec:
 
     @property
     def position(self) -> int | None:
-        """Return the position of a number that a flag gives, counted from 1; None where it gives a name, or nothing."""
+        """Return the position that a flag names, which counts from 1; None where it names a header, or none does."""
         return int(self.requested) - 1 if self.requested and self.requested.isdecimal() else None
 
     def parts(self, cell: str) -> list[str]:
@@ -227,9 +227,11 @@ class _Table:
 
     def place_of(self, spec: ColumnSpec) -> int | None:
         """Return the place of the column that a flag, or else training, names; None where there is none."""
-        wanted = spec.requested or spec.trained or ""
-        alike = [i for i, name in enumerate(self.names) if self.header and wanted and plain(name) == plain(wanted)]
-        return next((i for i in alike if self.names[i] == wanted), alike[0] if alike else spec.position)
+        wanted = spec.requested or spec.trained
+        if spec.position is not None or not self.header or wanted is None:
+            return spec.position
+        alike = [i for i, name in enumerate(self.names) if plain(name) == plain(wanted)]
+        return next((i for i in alike if self.names[i] == wanted), alike[0] if alike else None)
 
     def refuse_absent(self, specs: ColumnSpecs) -> None:
         """Raise UsageError of all columns that flags or training name and that are not there."""
@@ -257,6 +259,7 @@ class _Table:
         flags = " ".join(f"{spec.flag} …" for spec in unknown) or "all are known"
         also = f" (of pairs of texts also {SECOND.flag})" if may_be_pairs(specs) else ""
         names = f"header ({shortened(', '.join(called), LONGEST_LIST)}) or " if self.header else ""
+        names = "" if any(map(str.isdecimal, called)) else names  # a number is a place and never a name
         return f"name what is read, by {names}number from 1: {flags}{also}"
 
 
@@ -375,7 +378,9 @@ def _refuse_second_header(table: _Table, places: Sequence[int], last: ColumnSpec
     if answers.isdisjoint(last.parts(first[places[-1]])) and (lacks or SUBHEADERS.intersection(map(plain, first))):
         shown = shortened(", ".join(map(repr, first)), LONGEST_LIST)
         what = f"{table.path}:{line}: the row below the header may be a second header or an example ({shown})"
-        raise UsageError(what, f"take a second header out, from line {line:,} on; if it is an example: --header yes")
+        name, suffix = shlex.quote(table.path.name), table.path.suffix
+        without = f": sed {line}d {name} > new{suffix}" * (suffix != ".gz")
+        raise UsageError(what, f"take a second header out{without}; if it is an example: --header yes")
 
 
 def may_be_pairs(specs: ColumnSpecs) -> bool:

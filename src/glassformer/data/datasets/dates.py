@@ -121,7 +121,6 @@ def _ordinal_ending(day: int, locale: str) -> str:
 FIRST_DAY, LAST_DAY = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
 """A hundred years, so that a year of two digits means one year only: 50–99 are 19.., 00–49 are 20..."""
 N_HELD_OUT = 2_000
-HELD_OUT_SHARE = 0.06
 SEED = 20170612
 
 
@@ -140,7 +139,7 @@ def load(data: DataConfig) -> TextData:
         raise UsageError(message, f"{nearest(unknown[0], LOCALES)}choose among {', '.join(LOCALES)}")
     locales = [locale for locale in LOCALES if locale in chosen]
     days = np.arange(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1)
-    n_held_out = round(len(days) * HELD_OUT_SHARE)
+    n_held_out = round(len(days) * 0.06)  # of validation, and of test
     days = np.random.default_rng(SEED).permutation(days)
     valid_days, test_days, train_days = np.split(days, [n_held_out, 2 * n_held_out])
     # Random draws find a quarter of all pairs soon; some patterns write a day alike.

@@ -155,7 +155,7 @@ def saved_training(
     names = [each["name"] for each in now["snapshots"]] + ([MODEL] if now["has_model"] else [])
     if texts is None:
         found = default_texts(subject)
-        texts = found["texts"]
+        texts = list[str](found["texts"])
         if found["missing"]:
             dropped.append(found["missing"])
     answers, deadline = list[ProbeAnswer](), time.monotonic() + seconds
