@@ -304,7 +304,7 @@ def test_a_saved_page_holds_both_traces_and_their_difference(app: Open, saved: C
     for node in ("encoder.0.self.scores", "encoder.0.self.weights", "encoder.0.self.norm", "decoder.0.cross.weights"):
         page.go("step", node=node, head=1)
         assert page.check(node) == "ok"
-    for screen, node in [("flow", None), ("decode", None), ("step", "decoder.1.ff.residual"), ("step", "embedding")]:
+    for screen, node in [("decode", None), ("step", "decoder.1.ff.residual"), ("step", "embedding")]:
         page.go(screen, show="difference", node=node)
         live.go(screen, **given, show="difference", node=node)
         settle(page)

@@ -17,6 +17,7 @@ from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
+from glassformer.explain.capture.slices import take_slice
 from glassformer.explain.edits.effects import prediction_index
 from glassformer.explain.explanation import Explanation, TraceRequest, compute_decoding, explain
 from glassformer.explain.page.manifest import plain, run_info

@@ -133,7 +133,7 @@ def test_a_finished_run_is_shown_whole(finished: Run) -> None:
     assert now["curve"]["step"] == list(range(1, 56))
     logged = [json.loads(text) for text in (finished.path / "metrics.jsonl").read_text("utf-8").splitlines()]
     assert now["curve"]["loss"] == [row["loss"] for row in logged]
-    assert [point["step"] for point in now["updates"]] == [1, 50]
+    assert [point.step for point in now["updates"]] == [1, 50]
     assert now["updates"][1].update_ratios == logged[49]["update_ratios"]
     assert [point.valid for point in now["validations"]] == [row["valid"] for row in logged if "valid" in row]
     assert [each["step"] for each in now["snapshots"]][:3] == [0, 16, 32]
@@ -342,7 +342,7 @@ def test_a_page_that_is_loaded_again_answers_with_the_newer_weights(finished: Ru
     first = service.trace(request)["id"]
     service.run()
     assert service.trace(request)["id"] == first
-    followed._model = None  # as where newer ones were saved
+    followed._loaded = None  # as where newer ones were saved
     service.run()
     assert service.trace(request)["id"] != first
 

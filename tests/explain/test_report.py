@@ -144,8 +144,8 @@ def test_a_full_file_says_what_it_lacks() -> None:
 def test_the_limit_is_of_the_whole_file(name: str) -> None:
     """Weights of words and erasures count, too; when there is no room they are left out, and that is reported."""
     explanation = explain(tiny_run(name), TraceRequest("ab", target="ba") if name == "translate" else "a b good")
-    with pytest.raises(UsageError, match="more than 300,000"):
-        saved_page_html(explanation, max_bytes=300_000, seconds=600)
+    with pytest.raises(UsageError, match="more than 200,000"):
+        saved_page_html(explanation, max_bytes=200_000, seconds=600)
     html, dropped = saved_page_html(explanation, seconds=600)
     longer = explain(tiny_run(name), TEXTS[name])
     assert len(saved_page_html(longer, max_bytes=450_000, seconds=600)[0].encode()) <= 450_000

@@ -109,9 +109,9 @@ def test_columns_given_by_flag_win_and_the_choice_is_told(here: Path, capsys: py
 def test_a_name_of_training_that_stands_twice_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table(here / "twice.csv", "Text, TEXT,sentiment", [(text, text, label) for text, label in ROWS])
     code, _, err = evaluate(capsys, "r", "--test-file", "twice.csv")
-    assert code == DataError.exit_code and "columns have the name" in err
+    assert code == DataError.exit_code and "columns have one name" in err
     files = FilesConfig(train_file="train.csv", test_file="twice.csv")
-    with pytest.raises(DataError, match="columns have the name"):
+    with pytest.raises(DataError, match="columns have one name"):
         check_data(TASKS["classify"].schema, DataConfig(files=files))
 
 

@@ -303,7 +303,7 @@ Variants = list[tuple[str, list[str]]]
 
 
 def sweep(
-    explanation: Explanation, kind: SweepKind, other: Explanation | None = None, prediction: int | None = None
+    explanation: Explanation, kind: SweepKind | str, other: Explanation | None = None, prediction: int | None = None
 ) -> Sweep | StatesSweep:
     """Return the sweep of one kind; arguments as of `Explanation.sweep`."""
     if kind not in SWEEPS:
