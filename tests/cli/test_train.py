@@ -82,7 +82,10 @@ def test_a_dry_run_and_one_batch_make_no_folder(cli: Callable, runs: Runs, tmp_p
     dry = cli(*command, "--dry-run")
     assert dry.code == 0, dry.err
     assert "parameters" in dry.err and "54 examples" in dry.err
-    batch = cli(*command, "--overfit-batch", "--model.d-model", "64", "--lr", "0.01")
+    wider = [
+        "64" if before == "--model.d-model" else word for before, word in zip(["", *command], command, strict=False)
+    ]
+    batch = cli(*wider, "--overfit-batch", "--lr", "0.01")
     assert batch.code == 0, batch.err
     assert "the model can learn" in batch.err
     assert list(tmp_path.iterdir()) == []

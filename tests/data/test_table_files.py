@@ -141,7 +141,7 @@ MALFORMED = {
     "null.jsonl": (b'{"text": "a"}\n{"text": null}\n{"id": 1}\n', "null.jsonl:2: 'text' is null (and 1 more problem)"),
     "cut.csv.gz": (gzip.compress(b"text,id\n" + b"a word,1\n" * 2000, mtime=0)[:-9], "the gzip file is damaged or cut"),
     "empty.csv": (b"text,id\n", "there is no row in this file"),
-    "twice.csv": (b"text,text\na,b\n", "2 columns have the name 'text'"),
+    "twice.csv": (b"text,text\na,b\n", "2 columns have one name ('text', 'text')"),
     "other.csv": (b"text,id,id\na,1,2\n", "several columns have one name"),
 }
 

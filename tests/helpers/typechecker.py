@@ -60,9 +60,8 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = signature((args, tuple(kwargs.items())))
-        # While a graph is recorded, sizes are symbols, which are no int.
-        if given in passed or torch.compiler.is_exporting():
+        # While a graph is recorded, sizes are symbols, which are no int and have no hash.
+        if torch.compiler.is_exporting() or (given := signature((args, tuple(kwargs.items())))) in passed:
             return function(*args, **kwargs)
         result = compared(*args, **kwargs)
         passed.add(given)

@@ -316,7 +316,7 @@ def test_two_delimiters_that_fit_are_refused(tmp_path: Path) -> None:
     assert read(tmp_path, table(ROWS, None, "\t"), delimiter="\\t").examples == sorted(ROWS)
     for wrong in ("", "||", '"', "\n"):
         assert "--delimiter is one character, not" in read(tmp_path, content, delimiter=wrong).message
-    assert "--delimiter says what parts them" in read(tmp_path, table(ROWS, HEADER), "a.tsv").message
+    assert "say what parts them: --delimiter" in read(tmp_path, table(ROWS, HEADER), "a.tsv").message
 
 
 def stray(lines: list[str], column: int, begin: int, end: int, delimiter: str) -> str:
