@@ -145,7 +145,7 @@ class TableWriter(ExitStack):
             self._file.writelines(f"{json_line(row, default=str)}\n" for row in rows)
         else:
             # With its own line ends `csv` quotes a field that holds a carriage return alone, too.
-            lines = SimpleNamespace(write=lambda row: self._file.write(row.removesuffix("\r\n") + "\n"))
+            lines: Any = SimpleNamespace(write=lambda row: self._file.write(row.removesuffix("\r\n") + "\n"))
             writer = csv.writer(lines)
             if begins and (self.table.columns.has_header or not self.table.columns.n_fields):
                 writer.writerow(self.names)
