@@ -103,7 +103,7 @@ def test_the_folder_is_used_by_its_best(three: Path, capsys: pytest.CaptureFixtu
     assert json.loads(capsys.readouterr().out)["split"] == "valid"
 
 
-def test_it_goes_on_with_the_seeds_that_remain(three: Path, tmp_path: Path) -> None:
+def test_it_continues_with_the_seeds_that_remain(three: Path, tmp_path: Path) -> None:
     """Killed in the second of three: the first is left alone, the second resumed, the third begun."""
     config, out = glassformer.load_recipe(three / "seed-4"), tmp_path / "x"
 
@@ -128,7 +128,7 @@ def test_it_goes_on_with_the_seeds_that_remain(three: Path, tmp_path: Path) -> N
         assert pair[0].read_bytes() == pair[1].read_bytes(), seed
 
 
-def test_an_interruption_says_how_all_of_them_go_on(three: Path, tmp_path: Path) -> None:
+def test_an_interruption_says_how_to_resume_all_of_them(three: Path, tmp_path: Path) -> None:
     def stop(report: Any) -> None:
         raise Interrupted("stopped at update 1", "resume with: glassformer train --resume elsewhere", 143)
 

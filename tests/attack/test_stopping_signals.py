@@ -1,4 +1,4 @@
-"""A signal that stops a run says in each stage what is saved and how to go on, and exits with 128 and its number."""
+"""A signal that stops a run says in each stage what is saved and how to resume, and exits with 128 and its number."""
 
 from __future__ import annotations
 

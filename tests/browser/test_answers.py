@@ -45,7 +45,7 @@ def test_words_are_scored_and_erased_as_in_python(app: Open) -> None:
     page.wait("[data-word='2'][aria-pressed=false]")
 
 
-def test_decoding_goes_on_from_a_forced_token(app: Open) -> None:
+def test_decoding_continues_from_a_forced_token(app: Open) -> None:
     page = app(TRANSLATOR, "decode", text=TEXTS["translate"])
     force = page.page.locator("[data-role=force]:not([disabled])").first
     candidate = int(force.get_attribute("data-candidate") or "-1")

@@ -96,7 +96,7 @@ def test_a_training_is_watched_paused_stepped_and_stopped(show: Show, tmp_path: 
             now = other.now()
             assert (now["state"], now["step"]) == ("paused", began + n)
         assert page.inner_text("[data-role=training-said]").startswith("Training paused")
-        other.request("go_on")
+        other.request("continue")
         until(page, f"{STATE} === 'running' && {STEP} > {began + 2}")
         page.click("[data-control=ask-stop]")
         assert process.returncode is None, "a first click stops nothing"

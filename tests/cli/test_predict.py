@@ -53,7 +53,7 @@ def test_n_best_is_ranked_and_a_blank_line_has_as_many_rows_as_another(cli: Call
     assert refused.code == 2 and "--beam-size 3" in refused.err
 
 
-def test_lm_goes_on_from_a_prompt_and_seeds_matter(cli: Callable, runs: Runs) -> None:
+def test_lm_continues_a_prompt_and_seeds_matter(cli: Callable, runs: Runs) -> None:
     options = ["--max-new-tokens", "20", "--top-p", "0.9"]
     first, again, other = (cli("predict", runs.lm, "In the", *options, "--decode-seed", seed) for seed in "112")
     assert first.code == 0

@@ -66,7 +66,7 @@ def test_a_recipe_by_path_with_flags_over_it_and_the_evaluation_as_json(
     assert "step 2" in message.err and "report:" in message.err
 
 
-def test_resume_goes_on_and_takes_nothing_else(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+def test_resume_continues_and_takes_nothing_else(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     assert json.loads(cli("train", "--resume", runs.lm, "--json").out)["task"] == "lm"
     for words, code, text in (
         ([runs.lm, "--lr", "3"], 2, "--lr"),

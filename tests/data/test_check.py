@@ -253,7 +253,7 @@ def test_training_and_validation_say_how_much_of_it_is_unknown(task: str) -> Non
         (0.3, None, True),
     ],
 )
-def test_a_noticeable_share_is_told(rate: float | None, n_texts: int | None, message: bool) -> None:
+def test_a_noticeable_share_is_a_finding(rate: float | None, n_texts: int | None, message: bool) -> None:
     valid = SplitRecord(100, unknown_rate=rate, n_texts_unknown=n_texts)
     found = [*unknown(KnownData(Config(), {"train": valid, "valid": valid}))]
     assert len(found) == message

@@ -43,7 +43,7 @@ def fall_silent() -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_of_the_first_is_told_and_all_go_on(tmp_path: Path) -> None:
+def test_a_full_disk_of_the_first_is_named_and_all_train(tmp_path: Path) -> None:
     short = ("--epochs", "2")
     codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "whole", *short)))
     assert codes == [0, 0], output

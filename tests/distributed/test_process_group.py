@@ -165,7 +165,7 @@ def test_a_signal_during_validation_stops_all_processes_after_this_update() -> N
 
 
 def test_a_stop_that_one_process_raises_keeps_its_exit_code_in_all() -> None:
-    assert together(2, terminated) == [["Interrupted", "process 1: stopped", "go on", 143]] * 2
+    assert together(2, terminated) == [["Interrupted", "process 1: stopped", "resume it", 143]] * 2
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Real processes of one run: what they are given, how they stop, die and go on, in whatever number."""
+"""Real processes of one run: what they are given, how they stop, die and are resumed, in any number."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ def test_what_several_processes_cannot_do_is_a_sentence_of_the_first(tmp_path: P
 @pytest.mark.slow
 def test_stopped_by_two_and_gone_on_with_by_one_and_by_three(tmp_path: Path) -> None:
     assert ended(start(tmp_path, 1, *new_run(tmp_path, "whole")))[0] == [0]
-    go_on = ("train", "--resume", str(tmp_path / "parts"))
-    for size, arguments, struck in ((2, new_run(tmp_path, "parts"), 1), (1, go_on, 0)):
+    resume = ("train", "--resume", str(tmp_path / "parts"))
+    for size, arguments, struck in ((2, new_run(tmp_path, "parts"), 1), (1, resume, 0)):
         before = saved(tmp_path, "parts")
         processes = start(tmp_path, size, *arguments)
         processes[0].until(lambda before=before: saved(tmp_path, "parts")[-1:] > before[-1:])
@@ -144,7 +144,7 @@ def test_stopped_by_two_and_gone_on_with_by_one_and_by_three(tmp_path: Path) -> 
         codes, output = ended(processes)
         assert codes == [143] * size, output
         assert output[0].count("everything is saved") == 1 and not any(output[1:])
-    codes, output = ended(start(tmp_path, 3, *go_on))
+    codes, output = ended(start(tmp_path, 3, *resume))
     assert codes == [0, 0, 0], output
     assert_same_curve(tmp_path, "whole", "parts")
 
@@ -246,7 +246,7 @@ def test_a_signal_to_torchrun_saves_once_and_stops_all(number: signal.Signals, t
     assert saved(tmp_path, "cut")[-1] == f"step-{steps:08d}"
 
 
-def test_auto_resume_starts_goes_on_and_leaves_a_finished_run(tmp_path: Path) -> None:
+def test_auto_resume_starts_resumes_and_leaves_a_finished_run(tmp_path: Path) -> None:
     arguments = new_run(tmp_path, "run", "--auto-resume", "--steps", "3")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "env.json").write_text("{}", encoding="utf-8")  # died before its first update

@@ -201,7 +201,7 @@ def differ(ranks: ProcessGroup) -> list[list[Any]]:
 
 def terminated(ranks: ProcessGroup) -> list[Any]:
     """What all raise where the second was stopped by SIGTERM."""
-    return message_of(lambda: raising(ranks, Interrupted("stopped", "go on", 143)))
+    return message_of(lambda: raising(ranks, Interrupted("stopped", "resume it", 143)))
 
 
 def other_versions(ranks: ProcessGroup) -> list[Any]:

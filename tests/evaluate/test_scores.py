@@ -261,7 +261,7 @@ def test_another_tokenizer_is_named_and_an_unknown_one_refused(caplog: pytest.Lo
     assert not caplog.records, "no warning about tokenised full stops"
 
 
-def test_the_paired_test_tells_better_from_equal() -> None:
+def test_the_paired_test_parts_better_from_equal() -> None:
     better, references = corpus(200, 0.1, seed=0)
     worse, _ = corpus(200, 0.3, seed=0)
     worse = [w if i % 2 else b for i, (w, b) in enumerate(zip(worse, better, strict=True))]

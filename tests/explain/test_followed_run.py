@@ -43,7 +43,7 @@ from glassformer.explain.watch import (
     thinned,
 )
 from glassformer.report.findings import Checkup
-from glassformer.runs.folder import GO_ON, LOCK, PAUSE, Control, ControlFile, RunFolder, is_locked, lock_folder
+from glassformer.runs.folder import CONTINUE, LOCK, PAUSE, Control, ControlFile, RunFolder, is_locked, lock_folder
 from glassformer.runs.model_folder import save_snapshot
 from glassformer.runs.records import DataRecord, StepMetrics
 
@@ -189,7 +189,7 @@ def test_what_is_requested_is_written(begun: Path) -> None:
             ("step", Control(until=newest + 1)),
             ("pause", Control(until=newest + 1)),
             ("step", Control(until=newest + 2)),
-            ("go_on", GO_ON),
+            ("continue", CONTINUE),
             ("step", PAUSE),
             ("stop", Control(stop=True)),
         )

@@ -1,4 +1,4 @@
-"""What a file of tests may not leave to the next: settings of the process, and things that go on living."""
+"""What a file of tests may not leave to the next: settings of the process, and what stays alive."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_the_longest_text_is_that_of_the_sentence_encoder(longest: Any, expected
 
 
 @for_each("longest", [1, 2])
-def test_a_text_has_room_beside_what_is_around_it(longest: int, fresh: Any) -> None:
+def test_a_text_has_room_within_what_is_around_it(longest: int, fresh: Any) -> None:
     folder = fresh()
     with pytest.raises(UsageError, match=f"max_len {longest} leaves 0 tokens for a text, which has 2") as refused:
         glassformer.import_model(bert_folder(folder / "source", "bare"), folder / "run", max_len=longest)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.runs.folder import GO_ON, PAUSE, Control, ControlFile
+from glassformer.runs.folder import CONTINUE, PAUSE, Control, ControlFile
 from glassformer.utils.safe_read import LIMITS
 
 
@@ -23,7 +23,7 @@ def test_it_pauses_until_a_later_step_is_asked_for(tmp_path: Path) -> None:
     assert [reader.pauses(step) for step in (5, 6, 7, 7)] == [False, False, True, True]
     writer.write(Control(until=8))
     assert [reader.pauses(step) for step in (7, 8)] == [False, True]
-    writer.write(GO_ON)
+    writer.write(CONTINUE)
     assert not reader.pauses(9)
     writer.write(PAUSE)
     assert reader.pauses(20)

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 from torch import nn
@@ -75,22 +77,36 @@ def set_random_gradients(model: LanguageModel, seed: int) -> None:
         parameter.grad = torch.randn(parameter.shape, generator=generator)
 
 
-@pytest.mark.parametrize("shape", [(16, 16), (24, 8), (8, 24)], ids=["square", "tall", "wide"])
+@pytest.mark.parametrize("shape", [(32, 32), (64, 16), (16, 64)], ids=["square", "tall", "wide"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_muon_matches_torch(shape: tuple[int, int], dtype: torch.dtype) -> None:
-    """Its products are in bf16."""
+def test_orthogonalise_moves_singular_values_to_one_and_keeps_directions(
+    shape: tuple[int, int], dtype: torch.dtype
+) -> None:
     torch.manual_seed(0)
-    ours, theirs = (nn.Parameter(torch.ones(shape)) for _ in range(2))
-    optimizers = (
-        Muon([{"params": [ours], "lr": 0.1, "momentum": 0.95, "weight_decay": 0.1}], dtype),
-        torch.optim.Muon([theirs], lr=0.1),
-    )
-    for _ in range(4):
-        ours.grad = torch.randn(shape)
-        theirs.grad = ours.grad.clone()
+    u, _, v = torch.linalg.svd(torch.randn(shape), full_matrices=False)
+    # Singular values from 1 to 0.03, as gradients have them.
+    singular = torch.logspace(0, -1.5, min(shape))
+    result = orthogonalise((u * singular @ v)[None], dtype)[0].float()
+    values = torch.linalg.svdvals(result)
+    assert values.min() > 0.5 and values.max() < 1.3
+    # Diagonal if the directions are unchanged.
+    rotated = u.T @ result @ v.T
+    torch.testing.assert_close(rotated - rotated.diag().diag(), torch.zeros_like(rotated), atol=0.05, rtol=0)
+
+
+def test_muon_matches_torch() -> None:
+    torch.manual_seed(0)
+    ours, theirs = (torch.nn.Parameter(torch.randn(24, 8)) for _ in range(2))
+    theirs.data.copy_(ours.data)
+    group = {"params": [ours], "lr": 0.1, "momentum": 0.95, "weight_decay": 0.1}
+    optimizers = Muon([group], torch.bfloat16), torch.optim.Muon([theirs], lr=0.1)
+    for seed in range(4):
+        gradient = torch.randn(24, 8, generator=torch.Generator().manual_seed(seed))
+        ours.grad, theirs.grad = gradient.clone(), gradient.clone()
         for optimizer in optimizers:
             optimizer.step()
-    torch.testing.assert_close(ours, theirs, atol=5e-3 if dtype == torch.bfloat16 else 0.02, rtol=0)
+    # Products are in bf16.
+    torch.testing.assert_close(ours, theirs, atol=5e-3, rtol=0)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.5])
@@ -164,3 +180,26 @@ def test_the_rate_at_chosen_steps() -> None:
         ("constant", 0.1, 1, 0.0, 1e-3),  # never 0
     ):
         assert lr_factor(name, warmup, step, progress) == pytest.approx(expected, abs=1e-6), (name, warmup, step)
+
+
+def test_muon_leaves_a_model_without_layers_to_adamw() -> None:
+    linear = torch.nn.Linear(3, 2)
+    optimizer = make_optimizer(linear, CONFIG)
+    linear(torch.ones(1, 3)).sum().backward()
+    before = linear.weight.detach().clone()
+    optimizer.step()
+    torch.testing.assert_close(linear.weight, before - 0.01)
+
+
+NAMES = ["constant", "linear", "cosine", "inverse-sqrt"]
+
+
+@given(st.sampled_from(NAMES), st.floats(0, 0.9) | st.integers(1, 1000), st.integers(1, 10**6), st.floats(0, 1))
+def test_lr_factor_lies_between_zero_and_one(name: str, warmup: float, step: int, progress: float) -> None:
+    assert 0.0 <= lr_factor(name, warmup, step, progress) <= 1.0
+
+
+@given(st.floats(0.01, 0.5), st.floats(0, 1))
+def test_warmup_is_linear(warmup: float, share: float) -> None:
+    factor = lr_factor("constant", warmup, 1, share * warmup)
+    assert factor == pytest.approx(max(share, 1e-3), rel=1e-6)

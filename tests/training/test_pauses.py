@@ -17,7 +17,7 @@ import glassformer
 from glassformer.api import resume, train
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, Interrupted, UsageError
-from glassformer.runs.folder import GO_ON, PAUSE, Control, ControlFile, RunFolder
+from glassformer.runs.folder import CONTINUE, PAUSE, Control, ControlFile, RunFolder
 from glassformer.runs.model_folder import TENSORS, WEIGHTS, read_tensors
 from glassformer.runs.records import StepMetrics
 from glassformer.training import loop, trainer
@@ -76,7 +76,7 @@ def test_pauses_and_random_numbers_of_who_follows_change_no_bit(tmp_path: Path) 
     """And the time of a pause is not counted."""
     table = write_table(tmp_path)
     plain, _ = run(tmp_path / "plain", table, [], dropout=0.5)
-    paused, clock = run(tmp_path / "paused", table, [Control(until=7), GO_ON], dropout=0.5)
+    paused, clock = run(tmp_path / "paused", table, [Control(until=7), CONTINUE], dropout=0.5)
     assert clock.seen == [4, 7], "after the step in which it was asked, and three single steps later"
     assert [row.step for row in RunFolder(tmp_path / "paused").read_metrics() if row.paused] == [4, 7]
     assert [report.loss for report in paused] == [report.loss for report in plain]

@@ -679,7 +679,7 @@ export interface SweepRequest {
 
 /** Ask the training for something, and return nothing. */
 export interface ControlRequest {
-  action: "pause" | "step" | "go_on" | "stop";
+  action: "pause" | "step" | "continue" | "stop";
 }
 
 /** Return the answer of a snapshot to a text; nothing is kept. */

@@ -233,7 +233,7 @@ def lopsided(known: KnownData) -> Iterator[Finding]:
     """Yield findings about classes that are very rare or very frequent in training."""
     counts, n_texts = known.labels, known.splits["train"].n
     if lonely := sorted(label for label, n in counts.items() if n == 1):
-        named = ", ".join(shortened(label, 60) for label in lonely[:5]) + (", …" if len(lonely) > 5 else "")
+        named = ", ".join(shortened(label, 60) for label in lonely[:5]) + ", …" * (len(lonely) > 5)
         share = f"{len(lonely)} of {len(counts)} classes have one training example ({named})"
         matter, remedy = f"{share}: expect them never to be answered", "give more of them, or leave them out"
         yield Finding(matter, remedy, "classes of one example", {"n": len(lonely), "n_all": len(counts)})

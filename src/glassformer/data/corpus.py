@@ -131,8 +131,7 @@ class CorpusWriter:
 
     def __init__(self, tokenizer: Tokenizer, text: TextConfig) -> None:
         self.tokenizer, self.text = tokenizer, text
-        names = ("n", "n_tokens", "n_truncated", "n_tokens_cut", "n_unknown")
-        self.stats: dict[str, int] = dict.fromkeys(names, 0)
+        self.stats: dict[str, int] = dict.fromkeys(("n", "n_tokens", "n_truncated", "n_tokens_cut", "n_unknown"), 0)
         self._columns, self._of_tokens, self._rows = dict[str, Column](), list[str](), {"": 0}
 
     def chunks(self, split: Split) -> Iterator[Split]:

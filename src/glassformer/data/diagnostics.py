@@ -116,8 +116,7 @@ class Diagnostics:
             return check(part.answers, part.source)
         except DataError as error:
             advice = f"; {error.hint}" if error.hint else ""
-            message = f"{error.message.removeprefix(f'{part.source}: ')}{advice}"
-            self.error(Path(part.source), 0, "label", message)
+            self.error(Path(part.source), 0, "label", f"{error.message.removeprefix(f'{part.source}: ')}{advice}")
             return None
 
     def raise_if_any(self, hint: str = "") -> None:

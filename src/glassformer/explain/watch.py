@@ -35,7 +35,7 @@ from glassformer.explain.streams import Stream
 from glassformer.explain.subject import CheckpointInfo, Subject, checkpoint_weights, examples, saved_weights, weights_of
 from glassformer.report.findings import diagnose
 from glassformer.report.run_record import RunRecord
-from glassformer.runs.folder import GO_ON, PAUSE, Control, ControlFile, RunFolder, is_locked
+from glassformer.runs.folder import CONTINUE, PAUSE, Control, ControlFile, RunFolder, is_locked
 from glassformer.runs.model_folder import load_weights, step_folders
 from glassformer.runs.records import DataRecord, StepMetrics, read_log_lines
 from glassformer.runs.run_data import load_run_data
@@ -128,7 +128,7 @@ def _loss(row: StepMetrics) -> float:
 
 TrainingState: TypeAlias = Literal["waiting", "running", "paused", "finished", "stopped", "gone"]
 """waiting: no step is logged yet. stopped: it ended, or died, before its last step. gone: its folder disappeared."""
-Action: TypeAlias = Literal["pause", "step", "go_on", "stop"]
+Action: TypeAlias = Literal["pause", "step", "continue", "stop"]
 DIAGNOSE_SECONDS = 10.0
 """Least time between two diagnoses of a training that runs, since each looks at every step."""
 QUIET_SECONDS = 60.0
@@ -264,7 +264,7 @@ class Training:
             self.log.update()
             state = self.state()
             if state not in ("running", "paused"):
-                raise UsageError(f"this training does not go on: it is {state}", "resume it in its terminal")
+                raise UsageError(f"this training cannot continue: it is {state}", "resume it in its terminal")
             if why := self._why_no_control(state):
                 raise UsageError(why)
             current, rows = self._control.read(), self.log.rows
@@ -272,7 +272,7 @@ class Training:
             controls = {
                 "pause": PAUSE if current.until is None else current,
                 "step": PAUSE if current.until is None else Control(until=max(current.until, newest) + 1),
-                "go_on": GO_ON,
+                "continue": CONTINUE,
                 "stop": Control(stop=True),
             }
             self._control.write(controls[action])
@@ -323,18 +323,18 @@ class Training:
 
     def _diagnose(self, state: TrainingState) -> list[Finding]:
         """Return what the doctor says, now and then; that a run is not finished is no news while it trains."""
-        goes_on = state in ("running", "paused")
+        trains = state in ("running", "paused")
         key = len(self.log.rows), len(self.log.damaged), self.log.generation, state
-        until, known_key, went_on = self._diagnosed
-        is_recent = goes_on and went_on and time.monotonic() < until
+        until, known_key, trained = self._diagnosed
+        is_recent = trains and trained and time.monotonic() < until
         if self._config is None or not (self.log.rows or self.log.damaged) or key == known_key or is_recent:
             return self._findings
         folder, began = self.folder, time.monotonic()
         facts = replace(self._record(), diverged=folder.read_divergence(), evaluation=folder.read_evaluation())
         found = diagnose(facts).findings
-        self._findings = [finding for finding in found if not goes_on or finding.place != "unfinished"]
+        self._findings = [finding for finding in found if not trains or finding.place != "unfinished"]
         took = time.monotonic() - began
-        self._diagnosed = began + max(DIAGNOSE_SECONDS, 20 * took), key, goes_on
+        self._diagnosed = began + max(DIAGNOSE_SECONDS, 20 * took), key, trains
         return self._findings
 
     def _why_no_control(self, state: TrainingState) -> str | None:

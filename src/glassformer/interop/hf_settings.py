@@ -260,8 +260,7 @@ def read_keys(table: str, config: Mapping[str, Any], where: str, others: str = "
             raise CheckpointError(f"{where}: {key} is missing")
         value = config.get(key, *values)
         if found.setdefault(mark, value) != value:
-            message = f"{where}: encoder and decoder should be alike here, and {key} is {value!r}, not {found[mark]!r}"
-            raise UsageError(message)
+            raise UsageError(f"{where}: encoder and decoder differ: {key} is {value!r}, not {found[mark]!r}")
         kinds, words = _KINDS.get(mark, ((int, float), "a number"))
         if (value is not None or not values) and type(value) not in kinds:
             raise CheckpointError(f"{where}: {key} should be {words}, not {str(value)[:60]!r}")
@@ -280,7 +279,8 @@ def read_settings(family: str, config: Mapping[str, Any]) -> Settings:
     if (name := s.get("activation", "gelu")) not in ACTIVATIONS:
         hint = f"there are {', '.join(ACTIVATIONS)}"
         raise UsageError(f"config.json: the activation {str(name)[:40]!r} is not known here", hint)
-    s |= {"activation": ACTIVATIONS[name]} if "activation" in s else {}
+    if "activation" in s:
+        s["activation"] = ACTIVATIONS[name]
     if "embedding_init_std" in s:
         s["embedding_init_std"] = None if s["embedding_init_std"] else 1.0
     # An embedding_init_std of 1 is one without the factor √d_model.

@@ -403,7 +403,7 @@ class Control:
     stop: bool = False
 
 
-GO_ON, PAUSE = Control(), Control(until=0)
+CONTINUE, PAUSE = Control(), Control(until=0)
 
 
 @dataclass
@@ -411,7 +411,7 @@ class ControlFile:
     """The control file of a run folder; `control` is what the last look found."""
 
     path: Path
-    control: Control = GO_ON
+    control: Control = CONTINUE
     _warned: bool = False
 
     def write(self, control: Control) -> None:
@@ -426,7 +426,7 @@ class ControlFile:
     def read(self) -> Control:
         """Return what is asked now: nothing without a file; one that is damaged changes nothing, and is logged once."""
         try:
-            self.control = _read(Control, self.path) or GO_ON
+            self.control = _read(Control, self.path) or CONTINUE
         except CheckpointError as error:
             if not self._warned:
                 logger.warning(f"{error.message}; it is ignored")

@@ -122,13 +122,13 @@ def stop_requests(where_stopped: Callable[[], tuple[str, str]]) -> Iterator[Stop
 
 def where_it_stopped(folder: RunFolder) -> tuple[str, str]:
     """Return what is saved in a run folder whose run ends now, and how to resume."""
-    path, go_on = folder.path, folder.resume_command
+    path, resume = folder.path, folder.resume_command
     if folder.finished:
-        return f" while writing the report; model and scores are saved in {path}", f"finish it with: {go_on}"
+        return f" while writing the report; model and scores are saved in {path}", f"finish it with: {resume}"
     if folder.model.is_dir():
-        return f" while scoring the trained model, which is saved in {path}", f"finish it with: {go_on}"
+        return f" while scoring the trained model, which is saved in {path}", f"finish it with: {resume}"
     if folder.resumable:
-        return f"; {path} holds the run up to its last checkpoint", f"resume with: {go_on}"
+        return f"; {path} holds the run up to its last checkpoint", f"resume with: {resume}"
     return f" before the first step; nothing is saved in {path}", "give the same command again"
 
 
@@ -342,8 +342,8 @@ class Trainer:
         if self.signal is not None:
             kept = "everything is saved" if self._save() else "the steps since the last checkpoint are lost"
             where = f" at step {self.state.progress.step}; {kept} in {self.folder.path}"
-            go_on = f"resume with: {self.folder.resume_command}; add --finish to score its best weights"
-            raise interruption_error(self.signal, where, go_on)
+            resume = f"resume with: {self.folder.resume_command}; add --finish to score its best weights"
+            raise interruption_error(self.signal, where, resume)
 
     def _save(self, snapshot: bool = False, checkpoint: bool = True) -> bool:
         """Save what is named, its time counted; return False where the disk is full: the previous checkpoint stays."""
@@ -406,8 +406,8 @@ def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnSte
         CheckpointError: the settings or the data record of a seed that was begun have changed since.
     """
     RunFolder(folder.path).refuse_links()
-    go_on = f"resume with: {RunFolder(folder.path).resume_command}"
-    where = f"; the seeds that are trained are saved in {folder.path}", go_on
+    resume = f"resume with: {RunFolder(folder.path).resume_command}"
+    where = f"; the seeds that are trained are saved in {folder.path}", resume
     with lock_folder(folder.path), stop_requests(lambda: where), corpora_kept():
         try:
             config, seeds = folder.read()
@@ -417,7 +417,7 @@ def resume_seeds(folder: SeedsFolder, evaluate: EvaluateEnsemble, on_step: OnSte
             _evaluate_ensemble(folder, evaluate)
             return write_seeds_report(folder)
         except Interrupted as error:
-            raise Interrupted(error.message, go_on, error.exit_code) from None
+            raise Interrupted(error.message, resume, error.exit_code) from None
 
 
 def _train_each(folder: SeedsFolder, config: Config, seeds: list[int], on_step: OnStep | None) -> None:

@@ -408,7 +408,7 @@ function StateLine({ now, live }: { now: TrainingNow; live: boolean }) {
       <p class="training-state">
         <b data-role="training-state" data-state={now.state}>{capital(STATES[now.state])}</b> <span data-role="training-step" data-step={now.step}>{position(now)}</span>
       </p>
-      {now.state === "stopped" && <p class="note">Go on with it in a terminal: <code>glassformer train --resume {now.run}</code></p>}
+      {now.state === "stopped" && <p class="note">Resume it in a terminal: <code>glassformer train --resume {now.run}</code></p>}
       {lost && <p class="note note-bad" data-role="training-lost">{lost.message}. {lost.hint}</p>}
       {live && <Announcement now={now} lost={lost?.message ?? ""} />}
     </>
@@ -441,7 +441,7 @@ function Controls({ now }: { now: TrainingNow }) {
     <div class="row" role="group" aria-label="Control of the training">
       {button("pause", "Pause", paused)}
       {button("step", "Step", !paused)}
-      {button("go_on", "Go on", !paused)}
+      {button("continue", "Continue", !paused)}
       {sure
         ? (
           <>

@@ -35,8 +35,9 @@ def pyarrow_for(path: Path) -> Any:
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError as error:
-        hint = 'install it: pip install "glassformer[tables]"'
-        raise UsageError(f"{path}: Parquet and Arrow files need the package pyarrow", hint) from error
+        raise UsageError(
+            f"{path}: Parquet and Arrow files need the package pyarrow", 'install it: pip install "glassformer[tables]"'
+        ) from error
     return pyarrow
 
 

@@ -82,8 +82,7 @@ def few_values(values: Sequence[str]) -> str:
 
 def all_numbers(values: Sequence[str]) -> str:
     """Return why values are not numbers by their position; "" if they are."""
-    other = next((value for value in values if not is_number(value)), None)
-    return "" if other is None else f"{other[:40]!r} is no number"
+    return next((f"{value[:40]!r} is no number" for value in values if not is_number(value)), "")
 
 
 @dataclass(frozen=True)

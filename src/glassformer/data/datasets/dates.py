@@ -153,9 +153,9 @@ def load(data: DataConfig) -> TextData:
     of_years = f"dates of {FIRST_DAY.year}–{LAST_DAY.year} in {counted(len(locales), 'locales')}"
     notes = [f"{of_years}, generated with Babel {version('babel')}; no date is in two parts"]
     hashes = {part.source: part.sha256 for part in (train, valid, test)}
-    if data.use_test_as_validation:
-        valid = test
-    return TextData(train, valid, test, notes, hashes, tuple(map(tag, locales)))
+    return TextData(
+        train, test if data.use_test_as_validation else valid, test, notes, hashes, tuple(map(tag, locales))
+    )
 
 
 def _draw(locales: list[str], days: np.ndarray, n: int, seed: list[int], source: str) -> Split:

@@ -1,25 +1,21 @@
 """IMDB: the Large Movie Review Dataset (Maas et al. 2011), read from its archive in one pass.
 
 25,000 reviews to train on, 25,000 to test on, half of each positive, and 50,000 without labels, to pretrain on. Texts
-stay as they are, line breaks of HTML included. What was read once is kept in the cache.
+stay as they are, line breaks of HTML included.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import tarfile
 import zlib
 from collections.abc import Collection
-from contextlib import suppress
-from pathlib import Path
 from typing import TypeAlias
 
 from glassformer.config import DataConfig
-from glassformer.data.download import cache_dir, fetch, find
+from glassformer.data.download import fetch, find
 from glassformer.data.splits import Split, TextData, group_split
-from glassformer.errors import DataError, GlassformerError
-from glassformer.utils.atomic_io import atomic_write_text, sha256_file
+from glassformer.errors import DataError
 
 LABELS = ["neg", "pos"]
 URL = "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz"
@@ -104,20 +100,8 @@ def _hashes(parts: dict[str, Part]) -> tuple[dict[str, str], list[str]]:
 
 
 def _load_parts(data: DataConfig, names: Collection[str]) -> dict[str, Part]:
-    """Load parts by name, from the cache if they were read before, else from the archive."""
-    [archive] = find(data, "imdb", ["aclImdb*.tar.gz"]) or [fetch(URL, "imdb", ARCHIVE_HASH)]
-    cached = cache_dir() / "parsed" / f"imdb-{sha256_file(archive)[:16]}-{len(names)}.json"
-    try:
-        parts = json.loads(cached.read_bytes())
-    except (OSError, ValueError):
-        parts = _read_archive(archive, names)
-        with suppress(OSError, GlassformerError):  # a disk that is full or read-only costs the next start some seconds
-            atomic_write_text(cached, json.dumps(parts, ensure_ascii=False))
-    return parts
-
-
-def _read_archive(archive: Path, names: Collection[str]) -> dict[str, Part]:
     """Read the reviews of some parts, and their films: line i of a list of addresses is that of review i."""
+    [archive] = find(data, "imdb", ["aclImdb*.tar.gz"]) or [fetch(URL, "imdb", ARCHIVE_HASH)]
     reviews, urls = {name: dict[int, str]() for name in names}, dict[str, list[str]]()
     try:
         with tarfile.open(archive, "r:gz") as tar:

@@ -172,8 +172,8 @@ def _read_part(
     count_missing(part[0], src + tgt, diagnostics)
     n = min(len(src), len(tgt))
     if len(src) != len(tgt) and diagnostics.cut.isdisjoint(part):
-        counted = f"{len(src):,} lines, but {part[1]} has {len(tgt):,}"
-        diagnostics.error(part[0], 0, "line counts", f"{counted}; parallel files pair them line by line")
+        what = f"{len(src):,} lines, but {part[1]} has {len(tgt):,}; parallel files pair them line by line"
+        diagnostics.error(part[0], 0, "line counts", what)
     return Split(src[:n], tgt[:n], str(part[0]), range(1, n + 1))
 
 

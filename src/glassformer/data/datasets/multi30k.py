@@ -56,9 +56,7 @@ def load(data: DataConfig) -> TextData:
     hashes = {path.name: sha256_file(path) for path in files}
     other = [name for name, sha256 in hashes.items() if sha256 != SHA256[name]]
     notes = [f"these files differ from the published data set: {', '.join(other)}"] if other else []
-    if data.use_test_as_validation:
-        valid = test
-    return TextData(train, valid, test, notes, hashes)
+    return TextData(train, test if data.use_test_as_validation else valid, test, notes, hashes)
 
 
 def _lines(path: Path) -> list[str]:
