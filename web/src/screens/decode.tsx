@@ -44,7 +44,7 @@ export function contributions(x: Numbers, real: readonly boolean[], how: string,
   const d = x.length / Math.max(1, real.length);
   const slopes = run(table.rows[`pool:${how}.x`]!, {
     x: { shape: [real.length, d], data: x }, mask: { shape: [real.length], data: real.map(Number) }, g: { shape: [w.length], data: w },
-  });
+  }).data;
   const terms = Array.from(slopes, (slope, i) => slope * x[i]!);
   const sum = (all: readonly number[]) => all.reduce((a, b) => a + b, 0);
   const tokens = real.map((_, t) => sum(terms.slice(t * d, (t + 1) * d)));

@@ -49,7 +49,7 @@ export async function recompute(step: Step): Promise<Numbers> {
   const { node } = step, row = rowOfStep(node);
   if (node.op in SOURCES) return SOURCES[node.op]!.values(step);
   if (!row?.gives) throw new Unavailable(`the page does not know the operation ${node.op}`);
-  return run(row, await namesOf(step, row));
+  return run(row, await namesOf(step, row)).data;
 }
 
 const n = (x: number) => number(x, 4);
