@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { forward, type Cache, type Program } from "../src/engine/program";
+import { execute, type Cache, type Program } from "../src/engine/program";
 import { table } from "../src/trace/steps";
 
 const dump = JSON.parse(readFileSync(process.env.DUMP!, "utf8"));
@@ -20,7 +20,8 @@ for (const [task, run] of Object.entries<any>(dump.runs)) {
       for (const n of nIds) ids[n.axes[0].stream] = ids[n.axes[0].stream].slice(0, n.axes[0].size);
       const s0 = trace.streams[0];
       const feed = { ids, ngrams: s0.ngram_ids, bigrams: s0.bigram_ids, word: trace.nodes.find((n: any) => n.attrs.token !== undefined)?.attrs.token };
-      const got = forward(program, feed);
+      Object.assign(feed, { labels: trace.nodes.find((n: any) => n.attrs.labels)?.attrs.labels, number: trace.nodes.find((n: any) => n.attrs.number !== undefined)?.attrs.number });
+      const got = execute(program, feed, { wanted: trace.nodes.map((n: any) => n.id) });
       let worst = 0;
       for (const node of trace.nodes) {
         const want = toValues(trace.values[node.id]), have = got.get(node.id);
@@ -35,9 +36,9 @@ for (const [task, run] of Object.entries<any>(dump.runs)) {
       if (nIds.length === 2 || trace.nodes.some((n: any) => n.attrs.kind === "causal")) {
         const written = nIds.at(-1).axes[0].stream, all = ids[written], cache: Cache = { length: 0, kept: new Map() };
         const whole = got.get("logits")!, width = whole.shape.at(-1)!;
-        const known = new Map([...got].filter(([id]) => /^(src_embedding|encoder)/.test(id)));
+        const known = new Map([...got].filter(([id]) => /^(src_embedding|encoder)(?!.*grad)/.test(id)));
         for (let t = 0; t < all.length; t++) {
-          const one = forward(program, { ...feed, ids: { ...ids, [written]: [all[t]] } }, undefined, cache, known).get("logits")!;
+          const one = execute(program, { ...feed, ids: { ...ids, [written]: [all[t]] } }, { cache, known }).get("logits")!;
           for (let i = 0; i < width; i++) assert.ok(Math.abs(one.data[i]! - whole.data[t * width + i]!) < 1e-5, `${t} ${i}`);
         }
         console.log("  cached equal", all.length);

@@ -5,7 +5,7 @@
  * With a cache the steps of a stream that is being written see its new tokens alone. Only attention mixes tokens: what is
  * multiplied with queries and weights, the keys and values, is kept and appended to.
  */
-import { FAST, type Names, run, type Value, type Values } from "../tensors/walk";
+import { FAST, type Names, run, type Values } from "../tensors/walk";
 import { argumentsOf, rowOfStep } from "../trace/operations";
 import type { StreamName, TraceNode } from "../types";
 
@@ -18,10 +18,10 @@ export interface Feed {
   bigrams?: readonly number[];
   /** The token of the word that is tagged. */
   word?: number;
+  /** What is to be learned: the class or token of each row of the logits, null where nothing is; or the output of a regressor. */
+  labels?: readonly (number | null)[];
+  number?: number;
 }
-
-/** Returns what is used in place of a step's value: an edit. */
-export type Tap = (id: string, value: Values) => Values;
 
 /** The keys and values of a stream's earlier tokens, by the step that reads them. */
 export interface Cache {
@@ -66,59 +66,85 @@ function append(before: Values | undefined, after: Values): Values {
 
 const row = (data: ArrayLike<number>): Values => ({ shape: [data.length], data });
 
-/** The values that no expression gives. */
-function source({ op, attrs, axes }: TraceNode, feed: Feed, size: (stream: StreamName) => number, first: number): Values | null {
-  const stream = (axes.find(({ name }) => name === "key") ?? axes[0]!).stream as StreamName, ids = feed.ids[stream] ?? [];
-  if (op === "ids") return row(ids);
-  if (op === "bigram_ids") return row(feed.bigrams ?? []);
-  if (op === "ngram_ids") {
-    const width = Math.max(0, ...feed.ngrams!.map((one) => one.length));
-    return { shape: [ids.length, width], data: feed.ngrams!.flatMap((one) => [...one, ...Array<number>(width - one.length).fill(0)]) };
-  }
-  if (op === "segment_ids") {
-    const end = ids.indexOf(Number(attrs.separator));
-    return row(ids.map((_, i) => Number(end >= 0 && i > end)));
-  }
-  // No text is padded here; a causal mask hides no key from the last token.
-  const keys = size(stream), rows = attrs.kind === "causal" ? keys - first : 1;
-  if (attrs.kind === "word") return { shape: [1, keys], data: Float32Array.from({ length: keys }, (_, i) => Number(i === feed.word)) };
-  if (attrs.kind !== "causal" || rows === 1) return null;
-  return { shape: [rows, keys], data: Float32Array.from({ length: rows * keys }, (_, i) => Number(i % keys <= first + Math.floor(i / keys))) };
+/** A sum of gradients. */
+function sumOf(parts: readonly Values[]): Values {
+  const data = Float32Array.from(parts[0]!.data);
+  for (const part of parts.slice(1)) for (let i = 0; i < data.length; i++) data[i]! += part.data[i]!;
+  return { shape: parts[0]!.shape, data };
 }
 
-/**
- * The values of all steps of a text, by id.
- *
- * @param tap replaces values of steps, as an edit does.
- * @param cache of the last stream: its tokens are then the new ones; it is extended.
- * @param known steps that are not computed again, such as an encoder's.
- */
-export function forward({ nodes, params }: Program, feed: Feed, tap: Tap = (_, value) => value, cache?: Cache, known: Steps = new Map()): Steps {
-  const steps: Steps = new Map(known), written = nodes.findLast((node) => node.op === "ids")!.axes[0]!.stream;
-  const first = (stream: unknown) => (cache && stream === written ? cache.length : 0);
-  const size = (stream: StreamName) => first(stream) + (feed.ids[stream]?.length ?? 0);
+/** How a text is run through a program; all fields may be left out. */
+export interface Options {
+  /** Ids of the steps to compute, with what they need; all of the forward pass when absent. */
+  wanted?: readonly string[];
+  /** Replaces the value of a step, as an edit does. */
+  tap?: (id: string, value: Values) => Values;
+  /** Of the stream that is written, whose tokens in the feed are then the new ones; it is extended. */
+  cache?: Cache;
+  /** Steps that are not computed again, such as an encoder's, or the gradient of the logits. */
+  known?: Steps;
+}
+
+/** The values of the steps of a text, by id. */
+export function execute(program: Program, feed: Feed, { wanted, tap = (_, value) => value, cache, known }: Options = {}): Steps {
+  const { nodes, params } = program, steps: Steps = new Map(known);
+  const written = nodes.findLast((node) => node.op === "ids")!.axes[0]!.stream;
   const streamOf = new Map(nodes.map((node) => [node.id, node.axes.find(({ name }) => name === "token")?.stream]));
+  const first = (stream: unknown) => (cache && stream === written ? cache.length : 0);
+  const size = (stream: unknown) => first(stream) + (feed.ids[stream as StreamName]?.length ?? 0);
+
+  /** What no expression gives; null for a mask that hides nothing, as no text is padded here. */
+  function source({ op, attrs, inputs, axes }: TraceNode): Values | null {
+    const stream = axes[0]?.stream as StreamName, ids = feed.ids[stream] ?? [];
+    switch (op) {
+      case "ids": return row(ids);
+      case "bigram_ids": return row(feed.bigrams ?? []);
+      case "ngram_ids": {
+        const width = Math.max(0, ...feed.ngrams!.map((one) => one.length));
+        return { shape: [ids.length, width], data: feed.ngrams!.flatMap((one) => [...one, ...Array<number>(width - one.length).fill(0)]) };
+      }
+      case "segment_ids": {
+        const end = ids.indexOf(Number(attrs.separator));
+        return row(ids.map((_, i) => Number(end >= 0 && i > end)));
+      }
+      case "one": return row([1]);
+      case "sum": return sumOf(inputs.map((id) => steps.get(id)!));
+      case "targets": {
+        const labels = feed.labels!, width = axes.at(-1)!.size, smoothing = Number(attrs.smoothing);
+        const data = new Float32Array(labels.length * width);
+        labels.forEach((label, r) => label !== null && data.fill(smoothing / width, r * width, (r + 1) * width) && (data[r * width + label]! += 1 - smoothing));
+        return { shape: axes.length > 1 ? [labels.length, width] : [width], data };
+      }
+    }
+    const of = axes.at(-1)!.stream, [keys, begins] = [size(of), first(of)], rows = attrs.kind === "causal" ? keys - begins : 1;
+    if (attrs.kind !== "word" && rows === 1) return null;
+    const seen = attrs.kind === "word" ? (i: number) => i === feed.word : (i: number) => i % keys <= begins + Math.floor(i / keys);
+    return { shape: [rows, keys], data: Uint8Array.from({ length: rows * keys }, (_, i) => Number(seen(i))) };
+  }
+
+  const needed = new Set(wanted ?? nodes.filter(({ id }) => !id.includes(".grad") && !id.startsWith("loss")).map(({ id }) => id));
+  for (const { id, inputs } of nodes.toReversed()) if (needed.has(id) && !steps.has(id)) for (const one of inputs) needed.add(one);
   for (const node of nodes) {
-    if (steps.has(node.id)) continue;
-    const begins = first(streamOf.get(node.id));
-    const operation = rowOfStep(node)!;
+    if (!needed.has(node.id) || steps.has(node.id)) continue;
+    const operation = rowOfStep(node)!, begins = first(streamOf.get(node.id));
     if (!operation.gives) {
-      const value = source(node, feed, size, begins);
+      const value = source(node);
       if (value) steps.set(node.id, tap(node.id, value));
       continue;
     }
-    const shape = node.axes.map((axis) => (axis.name === "token" || axis.name === "key" ? size(axis.stream as StreamName) - (axis.name === "token" ? begins : 0) : axis.size));
-    const names: Names = { first: begins, C: shape.at(-1)!, R: shape.at(-2) ?? 1, H: shape.at(-3) ?? 1, ...(node.attrs as Names) };
+    const shape = node.axes.map(({ name, stream, size: fixed }) => (name === "token" ? size(stream) - begins : name === "key" ? size(stream) : fixed));
+    const names: Names = { C: shape.at(-1)!, R: shape.at(-2) ?? 1, H: shape.at(-3) ?? 1, ...(node.attrs as Names), first: begins };
+    if (node.attrs.labels) names.labels = row(feed.labels!.map((label) => label ?? NaN));
+    if (node.attrs.number !== undefined) names.number = feed.number;
     for (const name of operation.optional) names[name] = name === "mask" ? null : 0;
-    for (const [name, id] of Object.entries(argumentsOf(node, operation))) names[name] = steps.get(id) ?? params[id] ?? (null as Value);
+    for (const [name, id] of Object.entries(argumentsOf(node, operation))) names[name] = steps.get(id) ?? params[id] ?? null;
     const kept = node.op === "dot" ? "k" : node.op === "mix" ? "v" : "";
     if (cache && kept && streamOf.get(node.inputs[1]!) === written) {
-      const all = append(cache.kept.get(node.id), names[kept] as Values);
-      cache.kept.set(node.id, all);
-      names[kept] = all;
+      names[kept] = append(cache.kept.get(node.id), names[kept] as Values);
+      cache.kept.set(node.id, names[kept] as Values);
     }
     const value = run(operation, names, FAST);
-    steps.set(node.id, tap(node.id, value));
+    steps.set(node.id, tap(node.id, { shape, data: value.data }));
   }
   if (cache) cache.length += feed.ids[written as StreamName]?.length ?? 0;
   return steps;
