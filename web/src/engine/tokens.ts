@@ -100,7 +100,7 @@ const BYTES = (() => {
   return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(shown(byte) ? byte : next++));
 })();
 const BYTE_OF = new Map(BYTES.map((text, byte) => [text, byte]));
-const [utf8, fromUtf8] = [new TextEncoder(), new TextDecoder("utf-8", { ignoreBOM: true })];
+const [utf8, fromUtf8, strict] = [new TextEncoder(), new TextDecoder("utf-8", { ignoreBOM: true }), new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })];
 
 function words(letters: Letter[], part: Part | null): Letter[][] {
   switch (part?.type) {
@@ -215,6 +215,23 @@ export class Tokenizer {
     return parts.map(({ text: part, n }) => ({ id: this.ids.get(part) ?? this.unknown, n }));
   }
 
+  /** Whether tokens are joined by spaces that belong to none of them. */
+  get spaced(): boolean {
+    return !this.content.decoder || this.content.decoder.type === "WordPiece";
+  }
+
+  /** A stored token as text; bytes that are not whole characters as "<E282>". */
+  readable(token: string): string {
+    if (this.content.decoder?.type !== "ByteLevel") return token;
+    const bytes = Array.from(token, (one) => BYTE_OF.get(one));
+    if (bytes.includes(undefined)) return token;
+    try {
+      return strict.decode(Uint8Array.from(bytes as number[]));
+    } catch {
+      return `<${bytes.map((byte) => byte!.toString(16).toUpperCase().padStart(2, "0")).join("")}>`;
+    }
+  }
+
   /** A token as it is stored. */
   stored = (id: number) => this.texts.get(id) ?? `<no token ${id}>`;
 
@@ -235,7 +252,7 @@ export class Tokenizer {
     const spelled = () => {
       const raw = Uint8Array.from(bytes);
       try {
-        text += new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(raw);
+        text += strict.decode(raw);
       } catch {
         text += "\uFFFD".repeat(raw.length);
       }
