@@ -34,7 +34,7 @@ for (const [task, run] of Object.entries<any>(dump.runs)) {
       }
       console.log(task, trace.nodes.length, "steps, worst", worst);
       if (nIds.length === 2 || trace.nodes.some((n: any) => n.attrs.kind === "causal")) {
-        const written = nIds.at(-1).axes[0].stream, all = ids[written], cache: Cache = { length: 0, kept: new Map() };
+        const written = nIds.at(-1).axes[0].stream, all = ids[written], cache: Cache = { length: 0, kept: new Map(), ids: [] };
         const whole = got.get("logits")!, width = whole.shape.at(-1)!;
         const known = new Map([...got].filter(([id]) => /^(src_embedding|encoder)(?!.*grad)/.test(id)));
         for (let t = 0; t < all.length; t++) {

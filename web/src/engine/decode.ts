@@ -4,7 +4,7 @@
  */
 import { filterAll } from "../trace/sampling";
 import type { BeamCandidate, DecodeSettings } from "../types";
-import { type Cache, type Feed, execute, type Program, type Steps } from "./program";
+import { type Cache, execute, type Feed, hashedNgrams, type Program, type Steps } from "./program";
 
 /** A generated sequence: its ids without BOS and EOS, and the log-probability of the whole, EOS included. */
 export interface Written {
@@ -18,14 +18,15 @@ export interface Written {
 
 /** A program that is being written to: the logits of the next token after each of several rows of tokens. */
 export class Writer {
-  constructor(private program: Program, private feed: Feed, private stream: "text" | "target", private known?: Steps) {}
+  constructor(private program: Program, private feed: Feed, private stream: "text" | "target", private known?: Steps, private hashed: Parameters<typeof hashedNgrams>[1] | null = null) {}
 
-  begin = (): Cache => ({ length: 0, kept: new Map() });
+  begin = (): Cache => ({ length: 0, kept: new Map(), ids: [] });
 
   /** The logits after the new tokens, and the cache with them; the cache that is given stays as it is. */
   step(before: Cache, ids: readonly number[]): { logits: Float32Array; cache: Cache } {
-    const cache = { ...before, kept: new Map(before.kept) };
-    const feed = { ...this.feed, ids: { ...this.feed.ids, [this.stream]: ids } };
+    const cache = { ...before, kept: new Map(before.kept), ids: [...before.ids, ...ids] };
+    const ngrams = this.hashed ? hashedNgrams(cache.ids, this.hashed).slice(before.ids.length) : undefined;
+    const feed = { ...this.feed, ngrams, ids: { ...this.feed.ids, [this.stream]: ids } };
     const { data, shape } = execute(this.program, feed, { wanted: ["logits"], cache, known: this.known }).get("logits")!;
     return { logits: (data as Float32Array).slice(-shape.at(-1)!), cache };
   }

@@ -13,6 +13,8 @@ import type { StreamName, TraceNode } from "../types";
 export interface Feed {
   /** Ids of the tokens of each stream; with a cache the new ones of the stream that is written. */
   ids: Partial<Record<StreamName, readonly number[]>>;
+  /** The tokens of a text encoder that are padding: the one of an empty text. */
+  hidden?: readonly boolean[];
   /** Ids of the character n-grams of each token, padded with 0, and rows of the pairs of words. */
   ngrams?: readonly (readonly number[])[];
   bigrams?: readonly number[];
@@ -27,6 +29,8 @@ export interface Feed {
 export interface Cache {
   length: number;
   kept: Map<string, Values>;
+  /** Those tokens, for their n-grams. */
+  ids: readonly number[];
 }
 
 export interface Program {
@@ -40,15 +44,15 @@ const MULTIPLIER = 6364136223846793005n;
 const BITS = (1n << 64n) - 1n;
 
 /** Rows of the n-grams of tokens that end at each token, shortest first; 0 for none (`nn/ngram_embeddings.py`). */
-export function hashedNgrams(ids: readonly number[], { max_ngram: largest, special, rows }: Record<string, number>): number[][] {
+export function hashedNgrams(ids: readonly number[], { max_ngram: largest, special, rows }: { max_ngram: number; special: number; rows: number }): number[][] {
   return ids.map((id, t) => {
-    let [key, exists] = [(BigInt(id + 1) * MULTIPLIER) & BITS, id >= special!];
-    return Array.from({ length: largest! - 1 }, (_, i) => {
+    let [key, exists] = [(BigInt(id + 1) * MULTIPLIER) & BITS, id >= special];
+    return Array.from({ length: largest - 1 }, (_, i) => {
       const before = ids[t - i - 1] ?? -1;
       key = ((key + BigInt(before + 1)) * MULTIPLIER) & BITS;
-      exists &&= before >= special!;
+      exists &&= before >= special;
       return exists ? Number(BigInt.asIntN(64, key) >> 33n) : -1;
-    }).map((hash, i) => (hash === -1 ? 0 : (((hash % rows!) + rows!) % rows!) + 1 + i * rows!));
+    }).map((hash, i) => (hash === -1 ? 0 : (((hash % rows) + rows) % rows) + 1 + i * rows));
   });
 }
 
@@ -93,7 +97,7 @@ export function execute(program: Program, feed: Feed, { wanted, tap = (_, value)
   const first = (stream: unknown) => (cache && stream === written ? cache.length : 0);
   const size = (stream: unknown) => first(stream) + (feed.ids[stream as StreamName]?.length ?? 0);
 
-  /** What no expression gives; null for a mask that hides nothing, as no text is padded here. */
+  /** What no expression gives; null for a mask that hides nothing. */
   function source({ op, attrs, inputs, axes }: TraceNode): Values | null {
     const stream = axes[0]?.stream as StreamName, ids = feed.ids[stream] ?? [];
     switch (op) {
@@ -117,8 +121,8 @@ export function execute(program: Program, feed: Feed, { wanted, tap = (_, value)
       }
     }
     const of = axes.at(-1)!.stream, [keys, begins] = [size(of), first(of)], rows = attrs.kind === "causal" ? keys - begins : 1;
-    if (attrs.kind !== "word" && rows === 1) return null;
-    const seen = attrs.kind === "word" ? (i: number) => i === feed.word : (i: number) => i % keys <= begins + Math.floor(i / keys);
+    if (attrs.kind !== "word" && (attrs.kind === "causal" ? rows === 1 : of !== "text" || !feed.hidden?.includes(true))) return null;
+    const seen = attrs.kind === "word" ? (i: number) => i === feed.word : attrs.kind === "causal" ? (i: number) => i % keys <= begins + Math.floor(i / keys) : (i: number) => !feed.hidden![i];
     return { shape: [rows, keys], data: Uint8Array.from({ length: rows * keys }, (_, i) => Number(seen(i))) };
   }
 

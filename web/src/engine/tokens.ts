@@ -215,6 +215,14 @@ export class Tokenizer {
     return parts.map(({ text: part, n }) => ({ id: this.ids.get(part) ?? this.unknown, n }));
   }
 
+  /** A text as it is cut. */
+  normalise = (text: string): string => textOf(normalised(Array.from(text, (one, i): Letter => ({ text: one, span: [i, i + 1] })), this.content.normalizer));
+
+  /** Whether each character is a token. */
+  get isOfCharacters(): boolean {
+    return this.content.model.type === "WordLevel" && this.content.decoder !== null;
+  }
+
   /** Whether tokens are joined by spaces that belong to none of them. */
   get spaced(): boolean {
     return !this.content.decoder || this.content.decoder.type === "WordPiece";

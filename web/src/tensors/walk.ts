@@ -292,7 +292,7 @@ function wordsOf(Floats: Floats): Record<string, Word> {
       return j % 2 ? Math.cos(turn) : Math.sin(turn);
     }),
     unmasked: (scores: Value, mask: Value) => (mask ? both((s, seen) => (seen ? s : -Infinity))(scores, mask) : scores),
-    peak_of: (x: Values) => each((peak) => Math.max(-Number.MAX_VALUE, peak))(peaked(x)),
+    peak_of: (x: Values) => each((peak) => Math.max(-3.4028234663852886e38, peak))(peaked(x)),
     column: (mask: Values | null, x: Values) => (mask ? transpose(mask.shape.length > 1 ? mask : { ...mask, shape: [1, mask.data.length] }) : filled([...x.shape.slice(0, -1), 1], () => 1)),
     down_max: (x: Values, real: Values) => each((peak) => (peak === -Infinity ? 0 : peak))(byColumn(-Infinity, Math.max)(both((a, seen) => (seen ? a : -Infinity))(x, real))),
     at_first: (x: Values) => filled([x.shape.at(-2)!, 1], (i) => Number(i === 0)),
