@@ -34,13 +34,13 @@ export function numberText(x: number): string {
   const whole = Number.isFinite(x) ? Math.abs(x).toFixed(0).length : 0;
   return general(x, whole >= DIGITS && whole <= EXACT ? whole + 2 : DIGITS);
 }
-const withMinus = (text: string) => text.replaceAll("-", "−");
+export const withMinus = (text: string) => text.replaceAll("-", "−");
 
 /** A 32-bit float as the shortest decimal that rounds to it. */
 const shortest = (x: number) => [6, 7, 8, 9].map((digits) => Number(x.toPrecision(digits))).find((one) => Math.fround(one) === x) ?? x;
 
 /** The class or token of an id in readable form. */
-const readable = (model: Model, names: readonly string[] | null, id: number) => (model.task.kind === "regressor" ? NUMBER : names ? names[id]! : pieceOf(model.target, id));
+export const readable = (model: Model, names: readonly string[] | null, id: number) => (model.task.kind === "regressor" ? NUMBER : names ? names[id]! : pieceOf(model.target, id));
 
 /** The predictions at so many positions, one row of the logits each. */
 export function predictionsOf(model: Model, names: readonly string[] | null, logits: Values, { positions, following }: Pick<Encoded, "positions" | "following">): Prediction[] {
@@ -169,6 +169,9 @@ export interface Explained {
   encoded: Encoded;
   model: Model;
   look: Look | null;
+  /** The same text without the edits of the request, and the second text whose values they take. */
+  base?: Explained;
+  other?: Explained;
 }
 
 /** Of several labels the program of one, which has one row of the head. */
@@ -209,6 +212,13 @@ export function explain(model: Model, run: RunInfo, request: TraceRequest, id: s
     checks: [], warnings: encoded.warnings, refused: {}, seconds: (performance.now() - started) / 1000, edited: null, learning: null,
   };
   return { manifest, steps, encoded, model, look };
+}
+
+/** The log of a text with the log-probability that other predictions give it. */
+export function given({ decode, streams, generation }: Encoded, predictions: readonly Prediction[]): Encoded["decode"] {
+  const first = streams.length > 1 ? 0 : generation.first, [best, ...others] = decode.hypotheses;
+  const log_prob = predictions.slice(first).reduce((sum, { actual }) => sum + (actual?.log_prob ?? 0), 0);
+  return best ? { ...decode, hypotheses: [{ ...best, log_prob }, ...others] } : decode;
 }
 
 /** The log of a text that was given, with the model's score of it. */

@@ -36,6 +36,8 @@ export interface Cache {
 export interface Program {
   nodes: readonly TraceNode[];
   params: Record<string, Values>;
+  /** Edits that stay in force. */
+  tap?: (id: string, value: Values) => Values;
 }
 
 export type Steps = Map<string, Values>;
@@ -90,7 +92,7 @@ export interface Options {
 }
 
 /** The values of the steps of a text, by id. */
-export function execute(program: Program, feed: Feed, { wanted, tap = (_, value) => value, cache, known }: Options = {}): Steps {
+export function execute(program: Program, feed: Feed, { wanted, tap = program.tap ?? ((_, value) => value), cache, known }: Options = {}): Steps {
   const { nodes, params } = program, steps: Steps = new Map(known);
   const written = nodes.findLast((node) => node.op === "ids")!.axes[0]!.stream;
   const streamOf = new Map(nodes.map((node) => [node.id, node.axes.find(({ name }) => name === "token")?.stream]));
