@@ -137,8 +137,8 @@ export function sample(writer: Writer, prompt: readonly number[], limit: number,
 
 const [M32, M64, M128] = [(1n << 32n) - 1n, (1n << 64n) - 1n, (1n << 128n) - 1n];
 
-/** `numpy.random.default_rng([seed, row]).random` (PCG64, seeded by O'Neill's seed_seq), number by number. */
-export function uniform(seed: number, row: number): () => number {
+/** The 64-bit integers of `numpy.random.default_rng([seed, row])`: PCG64, seeded by O'Neill's seed_seq. */
+function generator(seed: number, row: number): () => bigint {
   let [hash, mult] = [0x43b0d7e5n, 0x931e8875n];
   const mixed = (value: bigint) => {
     value = ((value ^ hash) * ((hash * mult) & M32)) & M32;
@@ -163,7 +163,35 @@ export function uniform(seed: number, row: number): () => number {
   return () => {
     advance();
     const [value, turn] = [((state >> 64n) ^ state) & M64, state >> 122n];
-    const output = ((value >> turn) | (value << ((64n - turn) & 63n))) & M64;
-    return Number(output >> 11n) / 2 ** 53;
+    return ((value >> turn) | (value << ((64n - turn) & 63n))) & M64;
+  };
+}
+
+/** `default_rng([seed, row]).random()`, number by number. */
+export function uniform(seed: number, row: number): () => number {
+  const next = generator(seed, row);
+  return () => Number(next() >> 11n) / 2 ** 53;
+}
+
+/** Integers from 0 to a last one, as `default_rng(seed).permutation` draws them: in halves of 64 bits, those beyond it left out. */
+export function integers(seed: number): (last: number) => number {
+  const next = generator(seed, 0);
+  let high: number | null = null;
+  const half = () => {
+    if (high !== null) {
+      const found = high;
+      high = null;
+      return found;
+    }
+    const both = next();
+    high = Number(both >> 32n);
+    return Number(both & M32);
+  };
+  return (last) => {
+    const bits = 32 - Math.clz32(last), mask = bits === 32 ? -1 >>> 0 : (1 << bits) - 1;
+    for (;;) {
+      const found = (half() & mask) >>> 0;
+      if (found <= last) return found;
+    }
   };
 }

@@ -27,6 +27,9 @@ export interface TaskData {
   scale: [number, number];
   thresholds: number[] | null;
   temperature: number | null;
+  /** The id that stands for an erased token, and whether the model was trained with masked words. */
+  erase: number;
+  masks: boolean;
   /** Of a language model with n-grams of tokens: the longest, the number of special tokens, the rows of each length. */
   hashed: { max_ngram: number; special: number; rows: number } | null;
 }
