@@ -121,7 +121,7 @@ export function withEdits(base: Explained, edits: readonly string[], other: Expl
   const { steps, tap } = edited(base, edits, other), { model, encoded, look } = base, output = outputOf(steps);
   const predictions = predictionsOf(model, namesOf(base), output, encoded), before = outputOf(base.steps);
   let [answer, why_not] = [null as Manifest["answer"] | null, ""];
-  if (!encoded.decode.hypotheses.length) answer = answerOf(model, look, encoded, base.manifest.request.text, output, predictions, before);
+  if (!base.manifest.decode.hypotheses.length) answer = answerOf(model, look, encoded, base.manifest.request.text, output, predictions, before);
   else if (base.manifest.request.target !== undefined) why_not = "the text was given, so it is not decoded again";
   else {
     const placed = tap.ofPositions(encoded.streams.at(-1)!.name);
@@ -137,7 +137,7 @@ export function withEdits(base: Explained, edits: readonly string[], other: Expl
     edits: tap.texts, applied: tap.applied, unchanged: tap.unchanged, answer_before: base.manifest.answer.headline, answer_after: answer?.headline ?? null, why_not,
     same: [...steps].filter(([one, { data }]) => same(data, base.steps.get(one)?.data)).map(([one]) => one), effects: effectsOf(base, before, output),
   };
-  const kept = answer ?? textAnswer(base.manifest.answer.headline, given(base.encoded, predictions));
+  const kept = answer ?? textAnswer(base.manifest.answer.headline, given({ ...encoded, decode: base.manifest.decode }, predictions));
   const manifest: Manifest = { ...base.manifest, id, request, answer: kept, predictions, checks: [], edited: what, nodes: nodesOf(model, encoded, steps) };
   return { manifest, steps, encoded, model, look, base, other: other ?? undefined };
 }

@@ -3,7 +3,7 @@
  * answer.
  */
 import { FAST, run as compute, softmax, type Values } from "../tensors/walk";
-import { table } from "../trace/steps";
+import { isGradient, table } from "../trace/steps";
 import type { Answer, Labels, Manifest, Prediction, RunInfo, TraceNode, TraceRequest } from "../types";
 import { execute, type Steps } from "./program";
 import { pieceOf } from "./streams";
@@ -172,6 +172,8 @@ export interface Explained {
   /** The same text without the edits of the request, and the second text whose values they take. */
   base?: Explained;
   other?: Explained;
+  /** The last step of the optimizer: of each parameter its value before it, the gradient, and what is kept of it. */
+  update?: Steps;
 }
 
 /** Of several labels the program of one, which has one row of the head. */
@@ -192,24 +194,32 @@ export function nodesOf(model: Model, encoded: Encoded, steps: Steps): TraceNode
   });
 }
 
+/** A model as a request looks at it, the steps of its text, and of a tagger the token of the word. */
+export function looked(model: Model, request: TraceRequest, encoded = encode(model, request)): { model: Model; look: Look | null; word: number | undefined; steps: Steps } {
+  let steps = execute(model.program, encoded.feed);
+  const look = lookAt(model, request, encoded, steps), { word } = encoded.feed;
+  if (!look) return { model, look, word, steps };
+  if (word === undefined) model = ofLabel(model, look.labels.shown);
+  steps = execute(model.program, encoded.feed, { known: withoutWord(steps) });
+  return { model, look, word, steps };
+}
+
 /** Explains a text without edits and without learning. */
 export function explain(model: Model, run: RunInfo, request: TraceRequest, id: string, params: Manifest["params"]): Explained {
-  const started = performance.now(), encoded = encode(model, request);
-  let steps = execute(model.program, encoded.feed, {});
-  const look = lookAt(model, request, encoded, steps);
-  if (model.task.kind === "tagger") steps = execute(model.program, encoded.feed, { known: withoutWord(steps) });
-  else if (look) {
-    model = ofLabel(model, look.labels.shown);
-    steps = execute(model.program, encoded.feed, { known: withoutWord(steps) });
-  }
+  const encoded = encode(model, request), view = looked(model, request, encoded);
+  return explainEncoded(view.model, run, request, id, params, encoded, view.steps, view.look);
+}
+
+/** Explains an encoded text, given the values of its steps. */
+export function explainEncoded(model: Model, run: RunInfo, request: TraceRequest, id: string, params: Manifest["params"], encoded: Encoded, steps: Steps, look: Look | null): Explained {
   const output = steps.get("logits") ?? steps.get("pooled")!, names = look?.names ?? model.task.labels;
   const predictions = predictionsOf(model, names, output, encoded);
-  if (encoded.decode.kind === "given") encoded.decode = scored(model, encoded, predictions);
-  const answer = encoded.decode.hypotheses.length ? textAnswer(encoded.text, encoded.decode) : answerOf(model, look, encoded, request.text, output, predictions);
-  const manifest: Manifest = {
+  const decode = encoded.decode.kind === "given" ? scored(model, encoded, predictions) : encoded.decode;
+  const answer = decode.hypotheses.length ? textAnswer(encoded.text, decode) : answerOf(model, look, encoded, request.text, output, predictions);
+  const nodes = nodesOf(model, encoded, steps), manifest: Manifest = {
     format: "glassformer-trace-1", id, model: look ? { ...run.model, label_names: look.names } : run.model, request, streams: encoded.streams, answer, labels: look?.labels ?? null,
-    temperature: model.task.temperature, together: null, nodes: nodesOf(model, encoded, steps), gradients: [], params, predictions, decode: encoded.decode, generation: encoded.generation,
-    checks: [], warnings: encoded.warnings, refused: {}, seconds: (performance.now() - started) / 1000, edited: null, learning: null,
+    temperature: model.task.temperature, together: null, nodes: nodes.filter((node) => !isGradient(node)), gradients: nodes.filter(isGradient), params, predictions, decode, generation: encoded.generation,
+    checks: [], warnings: encoded.warnings, refused: {}, seconds: 0, edited: null, learning: null,
   };
   return { manifest, steps, encoded, model, look };
 }
