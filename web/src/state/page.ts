@@ -2,6 +2,7 @@
  * The page's state as signals, and the functions that change it. The address is the source of truth: `go` and
  * `setParams` write it, and everything else is derived from it.
  */
+import { ModelSource } from "../engine/source";
 import { differenceOf, FileSource, LiveSource, server, type Source } from "../sources/source";
 import { keptEdits, toggled } from "../trace/edits";
 import { gradientOf, isGradient, nodeOf, table } from "../trace/steps";
@@ -72,7 +73,11 @@ export function paramsFromRequest(request: TraceRequest | null, prefix = ""): Re
 
 /** Whether this is the script of a saved page, which holds the data, or of a served one (`build.mjs`). */
 declare const SAVED: boolean;
-export const source: Source = SAVED ? new FileSource(JSON.parse(document.getElementById("glassformer-data")!.textContent!) as SavedPageData) : new LiveSource();
+function saved(): Source {
+  const data = JSON.parse(document.getElementById("glassformer-data")!.textContent!) as SavedPageData | [string, string];
+  return Array.isArray(data) ? new ModelSource(data) : new FileSource(data);
+}
+export const source: Source = SAVED ? saved() : new LiveSource();
 /** The address as a route; a saved page without one begins where it was saved. The token of a printed address is kept by the browser, for other tabs. */
 function located(): Route {
   const { screen, params: { access, ...params } } = parseHash(SAVED ? location.hash || source.view : location.hash);
