@@ -80,7 +80,7 @@ def renamed(old: str, new: str) -> Change:
 
 NUMBERS = [{"epoch": "1"}, {"step": None}, {"position": -1}, {"seconds": float("nan")}, {"finished": "x"}]
 TENSORS_CHANGED: dict[str, Change] = {
-    **{f"no {group}": without(group) for group in ("best", "ema", "model")},
+    **{f"no {group}": without(group) for group in ("best", "ema", "model", "optimizer", "rng")},
     "ema of another shape": tensor("ema:", lambda t: t.flatten()[:1].clone()),
     "best of another name": renamed("best:", "best:x"),
     "optimizer of another name": renamed("optimizer:", "optimizer:x/exp_avg"),
@@ -90,6 +90,7 @@ STATES: dict[str, Change] = {
     "no progress": lambda tensors, state: state.pop("progress"),
     "progress of strings": lambda tensors, state: state.update(progress=dict.fromkeys(state["progress"], "x")),
     "progress a list": lambda tensors, state: state.update(progress=[1]),
+    "no names of tensors": lambda tensors, state: state.pop("tensors"),
     "no start": lambda tensors, state: state.pop("begun_with"),
     "start a list": lambda tensors, state: state.update(begun_with=[]),
     "another start": lambda tensors, state: state.update(begun_with="00"),

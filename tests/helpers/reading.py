@@ -61,7 +61,7 @@ def read(folder: Path, content: str | bytes, name: str = "a.csv", task: str = "c
         report = check_data(kind.schema, config)
     except GlassformerError as found:
         assert error is not None and found.message == error.message
-        report = CheckReport([], 1, {}, {}, [])
+        report = CheckReport([], 1, {}, {}, {}, [])
     assert report.ok == (error is None), (report.errors, error)
     return Reading(report, text, error)
 

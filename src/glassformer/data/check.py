@@ -37,8 +37,9 @@ class CheckReport:
     """The result of a check.
 
     Args:
-        errors: errors in reading order, at most a thousand.
+        errors: errors in reading order, the first ten of a kind in each file.
         n_errors: number of all errors.
+        more: number of those that are not in `errors`, by file and kind.
         counts: counts above 0 by name, such as "train: duplicates".
         sizes: readable examples (running text: characters) of each part.
         notes: messages, such as which columns are read.
@@ -47,6 +48,7 @@ class CheckReport:
 
     errors: list[DataIssue]
     n_errors: int
+    more: dict[str, int]
     counts: dict[str, int]
     sizes: dict[str, int]
     notes: list[str]
@@ -84,7 +86,8 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         records = {name: SplitRecord(len(part), **compared(part, train, running)) for name, part in parts}
         known = KnownData(Config(data=data), records, label_counts(schema, train))
         found = [*loaded.findings, *of_data(known)]
-    return CheckReport(diagnostics.issues, diagnostics.n_issues, dict(+counts), sizes, diagnostics.notes, found)
+    errors = diagnostics.issues, diagnostics.n_issues, diagnostics.more
+    return CheckReport(*errors, dict(+counts), sizes, diagnostics.notes, found)
 
 
 def _as_training(

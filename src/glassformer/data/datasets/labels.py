@@ -253,20 +253,8 @@ def why_no_number(cell: str) -> str:
 def clean_numbers(
     path: Path, lines: Sequence[int], cells: Sequence[str], separator: str, diagnostics: Diagnostics
 ) -> list[str]:
-    """Return the numbers without spaces and invisible characters around them; report those of one form in one line.
-
-    What differs in its digits alone is of one form: 1,5 and 2,25, or 5% and 70%.
-    """
-    cells, forms = [normalised_label(cell) for cell in cells], defaultdict[str, list[int]](list)
-    for i, cell in enumerate(cells):
-        if why_no_number(cell) and re.search(r"\d", cell):
-            forms[re.sub(r"\d+", "0", cell)].append(i)
-    for first, *others in forms.values():
-        more = f" (and {len(others):,} more of this form)" if others else ""
-        diagnostics.error(path, lines[first], "label", f"{why_no_number(cells[first])}{more}")
-        for i in (first, *others):  # no line for each of them
-            cells[i] = "0"
-    return cells
+    """Return the numbers without spaces and invisible characters around them."""
+    return [normalised_label(cell) for cell in cells]
 
 
 def mean_and_sd(numbers: np.ndarray) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -197,7 +198,7 @@ def _json_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the object of each line; a first line that holds none ends the reading, for the others are like it."""
     for number, line in numbered_lines(path, diagnostics):
         try:
-            value = json.loads(line, object_pairs_hook=_each_once) if line.strip() else []
+            value = json.loads(line, **_STRICT) if line.strip() else []
             if line.strip() and not isinstance(value, dict):
                 raise ValueError(f"a JSON object is expected, not {type(value).__name__}")
         except (ValueError, RecursionError) as error:
@@ -214,3 +215,13 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) < len(pairs):
         raise ValueError("a key stands twice in an object")
     return found
+
+
+def _finite(written: str) -> float:
+    if not math.isfinite(number := float(written)):
+        raise ValueError(f"{written} is no number of JSON")
+    return number
+
+
+_STRICT: Any = {"object_pairs_hook": _each_once, "parse_float": _finite, "parse_constant": _finite}
+"""Refuses what JSON has not, and `json` reads."""
