@@ -208,7 +208,7 @@ def resumed_state(context: RunContext, folder: RunFolder, finish: bool = False) 
     state = new_state(context)
     if checkpoint is not None:
         tensors, saved = load_checkpoint(checkpoint)
-        folder.check_begun(saved.get(BEGUN), checkpoint / STATE)
+        folder.check_unchanged(checkpoint / STATE)
         if lost := {*from_json(list[str], saved.get(TENSORS), checkpoint / STATE)} - tensors.keys():
             raise CheckpointError(f"{checkpoint} lacks the tensor {min(lost)}", "restore it from a copy")
         try:

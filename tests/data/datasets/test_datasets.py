@@ -46,7 +46,7 @@ def test_multi30k_pairs_are_parallel_and_lines_end_at_newline_alone(pairs, src, 
         assert split.text == [f"{part} {src} {i} a\u2028b\x0c" for i in range(n)]
         assert split.answer == [f"{part} {tgt} {i} a\u2028b\x0c" for i in range(n)]
     assert len(data.hashes) == 6
-    assert any("differ from the published" in note for note in data.notes)
+    assert any("other than the published" in note for note in data.notes)
 
 
 def test_multi30k_takes_test_as_validation_and_a_limit(pairs):
@@ -88,7 +88,7 @@ def test_what_is_missing_is_fetched_with_its_hash(pairs, tmp_path, monkeypatch):
     (pairs / "input.txt").write_text("words, words, words\n" * 50, encoding="utf-8")
     data = load_text_data(TASKS["lm"].schema, DataConfig(dataset="shakespeare"))
     assert requested[-1] == (shakespeare.URL, "tinyshakespeare", shakespeare.SHA256)
-    assert "input.txt differs from the published data set" in data.notes
+    assert "input.txt: other than the published data set" in data.notes
 
 
 def test_shakespeare_parts_are_consecutive_and_the_last_tenth_is_the_test(tmp_path):

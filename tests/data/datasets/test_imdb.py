@@ -71,7 +71,7 @@ def test_parts_labels_and_texts(archive):
     assert data.test.text[2].startswith("test neg 2 ")  # by number, not by name
     whole = load(archive, use_test_as_validation=True)
     assert len(whole.train) == 80 and whole.valid == whole.test
-    assert any("differ from the published" in note for note in data.notes)
+    assert any("other than the published" in note for note in data.notes)
 
 
 def test_no_film_is_in_training_and_validation(archive):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassformer.config import DataConfig
-from glassformer.data.download import fetch, find, read_text
+from glassformer.data.download import fetch, find, note_differences, read_text
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import sha256_file
@@ -54,8 +54,7 @@ def load(data: DataConfig) -> TextData:
         splits.append(Split(text, answer, f"multi30k/{part}.{src}-{tgt}"))
     train, valid, test = splits
     hashes = {path.name: sha256_file(path) for path in files}
-    other = [name for name, sha256 in hashes.items() if sha256 != SHA256[name]]
-    notes = [f"these files differ from the published data set: {', '.join(other)}"] if other else []
+    notes = note_differences(hashes, SHA256)
     return TextData(train, test if data.use_test_as_validation else valid, test, notes, hashes)
 
 

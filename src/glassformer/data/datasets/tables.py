@@ -125,9 +125,8 @@ def _plain_rows(
         n_quoted += sum(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
         yield Row(number, fields)
     if n_quoted:
-        fields = "1 field begins and ends" if n_quoted == 1 else f"{n_quoted:,} fields begin and end"
-        kept = "with a quote, kept as a character; if they hold fields, as in a CSV: --quotes yes"
-        diagnostics.notes.append(f"{path.name}: {fields} {kept}")
+        kept = f"{counted(n_quoted, 'fields')} in quotes, which are kept as characters"
+        diagnostics.notes.append(f"{path.name}: {kept}; if they hold fields, as in a CSV: --quotes yes")
 
 
 def _quoted_rows(
@@ -160,8 +159,7 @@ def _quoted_rows(
             n_breaks += sum("\n" in field for field in fields)
             yield Row(taken[0][0], fields)
     if n_breaks:
-        goes = "goes" if n_breaks == 1 else "go"
-        diagnostics.notes.append(f"{path.name}: {counted(n_breaks, 'quoted fields')} {goes} over several lines")
+        diagnostics.notes.append(f"{path.name}: {counted(n_breaks, 'quoted fields')} of several lines")
 
 
 def _quote_problem(
