@@ -121,15 +121,21 @@ def checked(task: str, **files: Path) -> CheckReport:
     return check_data(TASKS[task].schema, DataConfig(files=FilesConfig(**names)))
 
 
-def test_all_problems_of_all_files_are_told_at_once(tmp_path):
-    train, test = tmp_path / "a.csv", tmp_path / "t.csv"
+def test_problems_of_all_files_are_found_at_once(tmp_path):
+    train, test, none, escaped = (tmp_path / name for name in ("a.csv", "t.csv", "none.csv", "a.jsonl"))
     train.write_bytes(b"text,label\nok,a\n\xff,b\nthree,col,umns\nfine,b\n")
     test.write_bytes(b"text,label\nok,c\nok,\n")
     report = checked("classify", train_file=train, test_file=test)
-    assert [(Path(p.path).name, p.line, p.kind) for p in report.errors] == [
-        ("a.csv", 3, "encoding"),
-        ("t.csv", 3, "label"),
-    ], "of a file with such a byte nothing more, and no answer is unknown"
+    found = [(Path(p.path).name, p.line, p.kind) for p in report.errors]
+    assert found == [("a.csv", 3, "encoding"), ("t.csv", 3, "label")], "behind such a byte nothing, no answer unknown"
+    train.write_bytes(b"text,label\none,a\ntwo,a\n")
+    report = checked("classify", train_file=train, test_file=none)
+    assert [(p.kind, Path(p.path).name) for p in report.errors] == [("missing", "none.csv"), ("label", "a.csv")]
+    assert report.errors[1].message.startswith("two or more labels")
+    for text, kind in (("\\ud800", "encoding"), ("\\u0000", "nul")):  # what JSON can escape and text cannot hold
+        lines = ['{"text": "fine", "label": 1}', '{"text": "' + text + '", "label": 0}', '{"text": "", "label": 0}']
+        escaped.write_text("\n".join(lines), encoding="utf-8")
+        assert [(p.kind, p.line) for p in checked("classify", train_file=escaped).errors] == [(kind, 2)]
 
 
 def test_harmless_things_are_counted_and_load(tmp_path):
@@ -137,34 +143,10 @@ def test_harmless_things_are_counted_and_load(tmp_path):
     path.write_bytes("\ufefftext,label\r\none,a\r\none,a\r\n\r\n ,b\r\ntwo,b\r\n".encode())
     test.write_bytes(b"text,label\ntwo,a\nthree,b\n")
     report = checked("classify", train_file=path, test_file=test)
-    assert report.ok
-    assert report.counts == {
-        "byte order marks": 1,
-        "CRLF line ends": 6,
-        "empty lines": 1,
-        "train: empty": 1,
-        "train: duplicates": 1,
-        "test: also in training": 1,
-    }
+    of_files = {"byte order marks": 1, "CRLF line ends": 6, "empty lines": 1}
+    of_parts = {"train: empty": 1, "train: duplicates": 1, "test: also in training": 1}
+    assert report.ok and report.n_errors == 0 and report.counts == of_files | of_parts
     assert report.sizes == {"train": 4, "test": 2}
-    assert report.n_errors == 0
-
-
-def test_one_label_only_and_a_missing_file_are_problems_too(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"text,label\none,a\ntwo,a\n")
-    report = checked("classify", train_file=path, test_file=tmp_path / "none.csv")
-    assert [(p.kind, Path(p.path).name) for p in report.errors] == [("missing", "none.csv"), ("label", "a.csv")]
-    assert report.errors[1].message.startswith("two or more labels")
-
-
-@pytest.mark.parametrize(("escaped", "kind"), [("\\ud800", "encoding"), ("\\u0000", "nul")])
-def test_what_json_can_escape_but_text_cannot_hold(tmp_path, escaped, kind):
-    path = tmp_path / "a.jsonl"
-    lines = ['{"text": "fine", "label": 1}', '{"text": "' + escaped + '", "label": 0}', '{"text": "", "label": 0}']
-    path.write_text("\n".join(lines), encoding="utf-8")
-    report = checked("classify", train_file=path)
-    assert [(p.kind, p.line) for p in report.errors] == [(kind, 2)]
 
 
 def test_a_built_in_data_set_is_counted():

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.config import FilesConfig
 from glassformer.data.answered_table import InputTable, TableWriter, format_for, scan_table
@@ -146,7 +147,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("name", MALFORMED)
+@for_each("name", MALFORMED)
 def test_what_is_malformed_is_refused_with_its_place(tmp_path: Path, name: str) -> None:
     data, message = MALFORMED[name]
     (tmp_path / name).write_bytes(data)
@@ -155,24 +156,20 @@ def test_what_is_malformed_is_refused_with_its_place(tmp_path: Path, name: str) 
     assert message in error.value.message
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_file_and_other_names_of_outputs_are_refused(tmp_path: Path) -> None:
     for path, message in ((tmp_path / "gone.csv", "there is no such file"), (tmp_path, "this is a folder")):
         with pytest.raises(DataError, match=message) as error:
             scanned(path)
         assert error.value.hint == "check the path"
+    for name in ("a.xlsx", "a", "a.parquet", "a.tsv", "a.gz"):
+        with pytest.raises(UsageError, match="the name of a table to write ends in"):
+            format_for(Path(name))
 
 
-@pytest.mark.parametrize("name", ["a.xlsx", "a", "a.parquet", "a.tsv", "a.gz"])
-def test_other_names_of_outputs_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="the name of a table to write ends in"):
-        format_for(Path(name))
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl.gz"])
-def test_memory_does_not_grow_with_the_table(tmp_path: Path, suffix: str) -> None:
+def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     lines = (f"{i},{'some words ' * 40}{i}\n" for i in range(20_000))
     (tmp_path / "a.csv").write_text("id,text\n" + "".join(lines), "utf-8")  # 3.6 MB
-    out = tmp_path / f"b{suffix}"
+    out = tmp_path / "b.csv"
     tracemalloc.start()
     table = scanned(tmp_path / "a.csv")
     rows, n = table.rows(), 0

@@ -39,7 +39,7 @@ def load_pairs(place, **options):
     return load_text_data(TASKS["translate"].schema, config.data)
 
 
-@pytest.mark.parametrize(("src", "tgt"), [("en", "de"), ("de", "en"), ("en", "fr")])
+@for_each(("src", "tgt"), [("en", "de"), ("de", "en"), ("en", "fr")])
 def test_multi30k_pairs_are_parallel_and_lines_end_at_newline_alone(pairs, src, tgt):
     data = load_pairs(pairs.parent, src_lang=src, tgt_lang=tgt)
     for split, (part, n) in zip((data.train, data.valid, data.test), SIZES.items(), strict=True):
@@ -47,9 +47,6 @@ def test_multi30k_pairs_are_parallel_and_lines_end_at_newline_alone(pairs, src, 
         assert split.answer == [f"{part} {tgt} {i} a\u2028b\x0c" for i in range(n)]
     assert len(data.hashes) == 6
     assert any("other than the published" in note for note in data.notes)
-
-
-def test_multi30k_takes_test_as_validation_and_a_limit(pairs):
     data = load_pairs(pairs, use_test_as_validation=True, limit=7)
     assert all("train en " in text for text in data.train.text)
     assert len(data.train) == 7 and data.valid == data.test

@@ -44,12 +44,10 @@ def load(task: str, split_seed: int = 0, **files: Any) -> TextData:
 def test_a_table_is_read_by_the_columns_that_flags_name_and_a_share_is_set_aside(tmp_path):
     rows = [(i, "de", b, a) for i, (a, b) in enumerate(REVIEWS)]
     path = write(tmp_path / "a.csv", written([("nr", "lang", "urteil", "meinung"), *rows]))
-    data = load("classify", train_file=path, text_column="meinung", label_column="urteil")
+    columns = {"text_column": "meinung", "label_column": "urteil"}
+    data, again, other = (load("classify", seed, train_file=path, **columns) for seed in (0, 0, 1))
     assert TASKS["classify"].classes_of(data.train) == ["neg", "pos"]
     assert examples(data) == set(REVIEWS) and data.test is None
-    again, other = (
-        load("classify", seed, train_file=path, text_column="meinung", label_column="urteil") for seed in (0, 1)
-    )
     assert (data.train, data.valid) == (again.train, again.valid) and data.valid != other.valid
     assert any("text is column" in note and "first example" in note for note in data.notes)
     assert any("validation: 4 of 40" in note for note in data.notes)
@@ -114,6 +112,8 @@ def test_parallel_files_and_a_part_of_their_own_keep_empty_lines_in_their_place(
 def test_flags_that_do_not_go_together(task, files, message):
     with pytest.raises(UsageError, match=message):
         load(task, **files)
+    with pytest.raises(UsageError, match="there is nothing to score"):
+        load_test(TASKS[task].schema, DataConfig())
 
 
 @for_each(
@@ -167,9 +167,3 @@ def test_a_folder_of_text_files_is_parted_without_losing_a_character(tmp_path, n
         assert [len(part) for part in parts] == [16, 2, 2]
         assert sorted(t for part in parts for t in part) == sorted(texts)
     assert len(data.hashes) == n_files
-
-
-def test_no_task_of_its_own_files_leaves_test_unnamed(tmp_path):
-    for task in ("classify", "translate", "lm"):
-        with pytest.raises(UsageError):
-            load_test(TASKS[task].schema, DataConfig())
