@@ -15,7 +15,7 @@ from tests.helpers.small_runs import SMALL, write_table
 
 import glassformer
 from glassformer.config import Config, TextConfig
-from glassformer.errors import CheckpointError, DivergedError, ResourceError
+from glassformer.errors import DivergedError, ResourceError
 from glassformer.report.findings import diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
@@ -84,22 +84,6 @@ def test_the_log_is_cut_to_the_bit_and_read_line_by_line(tmp_path: Path) -> None
     folder.metrics.unlink()
     folder.truncate_metrics(2)
     assert folder.read_metrics() == []
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "7", '{"splits": 3}', '{"splits": {"train": []}}'])
-def test_damaged_files_are_named(tmp_path: Path, content: str) -> None:
-    folder = begun(tmp_path)
-    folder.evaluation.write_text(content, encoding="utf-8")
-    folder.data.write_text(content, encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"data\.json"):
-        folder.read_data()
-    if "splits" not in content:
-        with pytest.raises(CheckpointError, match=r"evaluation\.json"):
-            folder.read_evaluation()
-    for damage in ("task = ", "task = 7", "tsak = 'lm'", "\x00"):
-        folder.config.write_text(damage, encoding="utf-8")
-        with pytest.raises(CheckpointError, match=r"config\.toml"):
-            folder.read_config()
 
 
 # A run's end

@@ -79,11 +79,7 @@ def test_round_trip(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (lambda files: files.pop("config.json"), r"should hold config\.json"),
-        (lambda files: files.pop("model.safetensors"), r"should hold model\.safetensors"),
-        (lambda files: files.pop("tokenizer.json"), r"should hold tokenizer\.json"),
         (lambda files: files.update({"model.pkl": b"cos\nsystem\n"}), r"should not hold model\.pkl"),
-        (lambda files: files.update({"config.json": b"[]"}), r"config\.json"),
-        (lambda files: files.update({"config.json": b"[" * 100_000}), r"config\.json"),
     ],
 )
 def test_other_files_than_a_model_has_are_refused(tmp_path: Path, change: Any, message: str) -> None:
@@ -108,19 +104,11 @@ CONFIGURATIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "all three": of_model(d_model=65536, n_layers=1000, ensemble_size=100),
     "positions": lambda c: c["text"].update(max_len=10**12),
     "no label_names": lambda c: c.pop("label_names"),
-} | {
-    f"{name} {str(value)[:20]}": lambda c, name=name, value=value: c.update({name: value})
-    for name, values in {
-        "vocab_size": (1, 10**15),
-        "task": ("other", "regress"),
-        "model": (None,),
-        "label_names": ([""] * 1000, ["pos", "pos"], [{}, {}], None),
-        "precision": ("float1",),
-        "recipe": (5,),
-        "decode": ([],),
-    }.items()
-    for value in values
-}  # fmt: skip
+    "an entry": lambda c: c.update(vocab_size=1),
+    "1,000 labels": lambda c: c.update(label_names=[""] * 1000),
+    "a label twice": lambda c: c.update(label_names=["pos", "pos"]),
+    "another task": lambda c: c.update(task="regress"),
+}
 
 
 @pytest.mark.parametrize("change", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
