@@ -81,12 +81,6 @@ def test_no_film_is_in_training_and_validation(archive):
     assert any("by film" in note for note in data.notes)
 
 
-def test_a_changed_archive_is_read_anew(archive):
-    before, after = load(archive), load(write(archive, **{"train/pos/3_3.txt": b"changed and longer"}))
-    assert "changed and longer" in after.train.text + after.valid.text
-    assert before.hashes["aclImdb/train/pos"] != after.hashes["aclImdb/train/pos"]
-
-
 def test_what_is_missing_or_damaged_is_named(tmp_path, archive):
     with pytest.raises(DataError, match=r"there is no aclImdb\*\.tar\.gz here"):
         load(tmp_path / "none" / "x")
