@@ -111,9 +111,7 @@ def test_what_cannot_be_judged_has_a_reason(texts: list[str], answers: list[str]
         ),
     ],
 )  # fmt: skip
-def test_equal_texts_with_other_answers(
-    texts: list[str], answers: list[str], kind: str, found: list[tuple[int, str, str]]
-) -> None:
+def test_equal_texts_with_other_answers(texts, answers, kind, found):
     """Case counts where words have tags."""
     each = of_kind(audit(texts, answers, kind), "contradiction")
     assert [(int(f.place[6:]), f.matter, f.suggested) for f in each] == found

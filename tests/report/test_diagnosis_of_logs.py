@@ -131,9 +131,7 @@ def test_lines_that_cannot_be_read_are_counted(fake_run: Callable[..., Path], ca
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "data.json", "evaluation.json", "env.json"])
-def test_a_missing_file_is_no_traceback(
-    name: str, fake_run: Callable[..., Path], capsys: pytest.CaptureFixture
-) -> None:
+def test_a_missing_file_is_no_traceback(name, fake_run, capsys):
     run = fake_run("classify")
     (run / name).unlink()
     for more in ([], ["--examine"]):

@@ -211,9 +211,7 @@ def test_the_model_card_stands_alone(fake_run: MakeRun) -> None:
     assert "not evaluated on a test split" in model_card(load_run_record(early))
 
 
-def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(
-    fake_run: MakeRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(fake_run, monkeypatch):
     monkeypatch.setattr(Classify, "report", TaskReport())
     run = fake_run("classify")
     text = report_of(run)

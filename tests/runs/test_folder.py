@@ -59,9 +59,7 @@ def test_states_and_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("n", range(4))
-def test_a_kill_while_an_incomplete_start_is_removed_leaves_one(
-    n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_while_an_incomplete_start_is_removed_leaves_one(n, tmp_path, monkeypatch):
     folder, unlink, left = begun(tmp_path), Path.unlink, [1] * n
     folder.config.unlink()
     with monkeypatch.context() as patch, suppress(IndexError):
@@ -127,9 +125,7 @@ def test_a_kill_while_evaluating_costs_no_model_and_what_is_missing_alone_is_mad
     assert folder.trained and weights.read_bytes() == whole, "from the checkpoint"
 
 
-def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(settings, tmp_path, monkeypatch):
     folder, loss_sum, calls = RunFolder(tmp_path / "run"), Classify.loss_sum, list[int]()
 
     def broken(*args: Any) -> torch.Tensor:
@@ -147,9 +143,7 @@ def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
     assert folder.read_divergence() is None and folder.finished
 
 
-def test_a_full_disk_is_told_and_survived(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_is_told_and_survived(settings, tmp_path, monkeypatch, capsys):
     def full(*_: object, **__: object) -> None:
         raise ResourceError("the disk is full")
 

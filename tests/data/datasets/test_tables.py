@@ -57,9 +57,7 @@ def json_lines(*labels: object) -> str:
         ("pretrain", None, [row[:1] for row in ROWS]),
     ],
 )
-def test_a_clear_first_row_is_understood(
-    tmp_path: Path, name: str, delimiter: str, task: str, header: tuple[str, ...] | None, rows: list[tuple[str, ...]]
-) -> None:
+def test_a_clear_first_row_is_understood(tmp_path, name, delimiter, task, header, rows):
     found = read(tmp_path, table(rows, header, delimiter), name, task)
     assert len(found.examples) == len(rows)
     assert found.noted("first example") and found.noted("no header") == (header is None)
@@ -88,9 +86,7 @@ def test_an_unclear_one_is_refused_until_a_flag_says_it(tmp_path: Path, content:
 
 @pytest.mark.parametrize("second", [HEADER, ("Text", "LABEL"), (" text ", "label"), ("\u200btext", "label")])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_headers_of_files_put_together_are_left_out_and_counted(
-    tmp_path: Path, second: tuple[str, str], mark: str
-) -> None:
+def test_headers_of_files_put_together_are_left_out_and_counted(tmp_path, second, mark):
     headers = [HEADER, second, HEADER]
     found = read(tmp_path, mark + mark.join(table(ROWS[i::3], header) for i, header in enumerate(headers)))
     assert found.examples == sorted(ROWS)
@@ -156,9 +152,7 @@ def test_rows_of_delimiters_alone_are_left_out_at_the_end(tmp_path: Path, name: 
         ("'label' is an object", json_lines({"pos": 1}), {"name": "a.jsonl", "task": "multilabel"}),
     ],
 )
-def test_what_is_not_clear_is_refused_with_what_mends_it(
-    words: str, content: str, how: dict[str, str], tmp_path: Path
-) -> None:
+def test_what_is_not_clear_is_refused_with_what_mends_it(words, content, how, tmp_path):
     assert words in read(tmp_path, content, **how).message
 
 
@@ -221,9 +215,7 @@ RETURNS = [{"name": "a.jsonl"}, {"name": "a.txt", "task": "lm"}, {"name": "a.txt
         ),
     ],
 )
-def test_what_is_of_another_form_is_one_sentence_for_the_file(
-    words: str, content: str, how: dict[str, str], tmp_path: Path
-) -> None:
+def test_what_is_of_another_form_is_one_sentence_for_the_file(words, content, how, tmp_path):
     found = read(tmp_path, content, **how)
     assert words in found.message and len(found.report.errors) < 2
     assert "CRLF line ends" not in found.report.counts
