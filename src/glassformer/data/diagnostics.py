@@ -74,10 +74,9 @@ class DataIssue:
     line: int
     kind: str
     message: str
-    unit: Literal["line", "row"] = "line"
 
     def __str__(self) -> str:
-        place = f", row {self.line:,}" if self.unit == "row" else f":{self.line}"
+        place = f", row {self.line:,}" if is_columnar(Path(self.path)) else f":{self.line}"
         return f"{self.path}{place if self.line else ''}: {self.message}"
 
 
@@ -118,7 +117,7 @@ class Diagnostics:
         """Note an error."""
         self.n_of[str(path), kind] += 1
         if self.n_of[str(path), kind] <= MOST_OF_A_KIND:
-            self.issues.append(DataIssue(str(path), line, kind, message, "row" if is_columnar(path) else "line"))
+            self.issues.append(DataIssue(str(path), line, kind, message))
 
     def stop(self, path: Path, line: int, kind: str, message: str) -> None:
         """Note an error behind which nothing of the file is read."""

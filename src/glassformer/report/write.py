@@ -213,7 +213,7 @@ def curve(facts: RunRecord, name: str, title: str, subtitle: str) -> bytes:
 
     Of the loss also that of each step, and its mean over 1/25 of the run.
     """
-    figure, (axes,) = ps.new_figure(3.7, title, subtitle, right=1.45)
+    figure, axes = ps.new_figure(3.7, title, subtitle, right=1.45)
     write, labels = facts.task_report.metric(name).write, list[Any]()
     axes.yaxis.set_major_formatter(lambda value, _: write(value))
     steps, losses = _series(facts.training, lambda row: row.loss)

@@ -10,7 +10,6 @@ every table that is read later.
 from __future__ import annotations
 
 import itertools
-import shlex
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -239,17 +238,14 @@ class _Table:
 
     def hint(self, specs: ColumnSpecs, found: Sequence[object]) -> str:
         """Return the flags of the columns that were not found, or what to write instead of columns of 0 and 1."""
-        called = [shlex.quote(name) if self.header else str(i + 1) for i, name in enumerate(self.names)]
+        called = [name if self.header else str(i + 1) for i, name in enumerate(self.names)]
         of_flags = [FLAGS.issuperset(map(plain, self.column(i))) for i in range(len(called)) if self.rows]
         binary = [*itertools.compress(called, of_flags)]
         unknown = [spec for spec, place in zip(specs, found, strict=True) if place in (None, set())]
         if specs[-1].clean and specs[-1] in unknown and len(binary) > 1:
             return f"{shortened(', '.join(binary), LONGEST_LIST)} hold 0 and 1: {NAMES_OF_LABELS}"
         flags = " ".join(f"{spec.flag} …" for spec in unknown) or "all are known"
-        also = f" (of pairs of texts also {SECOND.flag})" if may_be_pairs(specs) else ""
-        names = f"header ({shortened(', '.join(called), LONGEST_LIST)}) or " if self.header else ""
-        names = "" if any(map(str.isdecimal, called)) else names  # a number is a place and never a name
-        return f"name what is read, by {names}number from 1: {flags}{also}"
+        return f"name what is read, by header or by number from 1: {flags}"
 
 
 def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> Columns:

@@ -37,11 +37,9 @@ def load(data: DataConfig) -> TextData:
         DataError: the files are damaged or misaligned, or cannot be found or fetched.
     """
     src, tgt = data.multi30k.src_lang, data.multi30k.tgt_lang
-    for language in (src, tgt):
-        if language not in LANGUAGES:
-            raise UsageError(f'Multi30k has no language "{language}"', f"choose from {', '.join(LANGUAGES)}")
-    if src == tgt:
-        raise UsageError(f'src_lang and tgt_lang are both "{src}"', "choose two languages")
+    if len({src, tgt} & {*LANGUAGES}) < 2:
+        message = f'Multi30k has no pairs of the languages "{src}" and "{tgt}"'
+        raise UsageError(message, f"choose two of {', '.join(LANGUAGES)}")
     parts = ("train", "val", "test_2016_flickr")
     names = [f"{part}.{language}.gz" for part in parts for language in (src, tgt)]
     files = find(data, "multi30k", names) or [fetch(f"{URL}/{name}", "multi30k", SHA256[name]) for name in names]
