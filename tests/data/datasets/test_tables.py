@@ -18,7 +18,7 @@ from glassformer.config import DataConfig, FilesConfig
 from glassformer.data.check import check_data
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.labels import similar_labels
-from glassformer.data.datasets.local_files import load_test, load_text_data
+from glassformer.data.datasets.local_files import load_test
 from glassformer.errors import DataError
 from glassformer.tasks import TASKS
 from glassformer.tasks.heads import CLASSIFY
@@ -246,15 +246,6 @@ def test_one_example_a_class(tmp_path: Path) -> None:
     assert "each holds the last example of a label" in requested.message and "--valid-file" in requested.message
     (tmp_path / "v.csv").write_text(table([("other", "c001")], HEADER), encoding="utf-8")
     assert len(read(tmp_path, content, label_column="label", valid_file=str(tmp_path / "v.csv")).examples) == 31
-
-
-@pytest.mark.parametrize("task", ["classify", "translate"])
-def test_a_folder_or_device_is_called_so(tmp_path: Path, task: str) -> None:
-    (tmp_path / "folder").mkdir()
-    for path, message in ((tmp_path / "folder", "this is a folder"), (Path("/dev/null"), "a pipe or a device")):
-        if path.exists():
-            with pytest.raises(DataError, match=message):
-                load_text_data(TASKS[task].schema, DataConfig(files=FilesConfig(train_file=str(path))))
 
 
 def test_parallel_files_are_named(tmp_path: Path) -> None:

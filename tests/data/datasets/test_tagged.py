@@ -164,18 +164,8 @@ def test_rejected_annotations_are_refused(mark: dict[str, Any], tmp_path: Path) 
         ("a.jsonl", '{"tokens": "ab", "words": 3}\n', 1, "but there is 'tokens', 'words'; name them (--text-column …"),
         ("a.jsonl", '{"words": "ab c", "tags": "O O"}\n', 1, "are expected"),
         ("a.jsonl", '["ab c", {"entities": [[0, 2, "X"]]}]\n', 1, "a JSON object is expected, not list"),
-        (
-            "a.jsonl",
-            '{"text": "ab c", "spans": [], "entities": [[0, 2, "X"]]}\n',
-            1,
-            "name them (--label-column entities)",
-        ),
-        (
-            "a.jsonl",
-            '{"text": "ab c", "labels": [], "entities": [{"start": 0, "end": 2, "label": "X"}]}\n' * 9,
-            1,
-            "there is 'text', 'labels', 'entities'; name them (--label-column entities)",
-        ),
+        ("a.jsonl", '{"text": "ab", "spans": [], "e": [[0, 2, "X"]]}\n', 1, "name them (--label-column e)"),
+        ("a.jsonl", '{"text": "ab", "tags": [], "e": [{"label": "X"}]}\n' * 9, 1, "'e'; name them (--label-column e)"),
         ("a.jsonl", '{"tokens": [{"text": "ab", "start": 0}], "tags": ["O"]}\n', 1, "are a list of strings"),
     ],
 )
