@@ -219,7 +219,7 @@ MAX_UNPACKED_BYTES = 1 << 30
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 """What reading a damaged gzip file raises."""
-TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
+TABLES = (".csv", ".tsv", ".jsonl")
 COLUMN_FILES = (".parquet", ".arrow", ".feather")
 """Files of columns, which pyarrow reads."""
 

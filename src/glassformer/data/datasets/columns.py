@@ -25,7 +25,6 @@ from glassformer.data.datasets.labels import (
     NAMES_OF_LABELS,
     clean_label_sets,
     clean_labels,
-    clean_numbers,
     count_missing,
     is_number,
     joined_labels,
@@ -129,7 +128,8 @@ LABEL = ColumnSpec("label", "--label-column", tuple(_LABELS.split()), doubt=few_
 LABELS = replace(
     LABEL, usual=("labels", "tags", "categories", "topics", *LABEL.usual), separator=";", clean=clean_label_sets
 )
-NUMBER = replace(LABEL, name="number", usual=tuple(_NUMBERS.split()), doubt=all_numbers, clean=clean_numbers)
+NUMBER = replace(LABEL, name="number", usual=tuple(_NUMBERS.split()), doubt=all_numbers)
+NUMBER = replace(NUMBER, clean=lambda path, lines, cells, separator, diagnostics: [*map(normalised_label, cells)])
 SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
 USUAL = f"{_TEXTS} {_LABELS} {_NUMBERS} {_FIRSTS}".split()

@@ -244,13 +244,6 @@ def why_no_number(cell: str) -> str:
     return "" if abs(float(cell)) <= LARGEST else f"{cell[:40]!r} is beyond {LARGEST:g} in size"
 
 
-def clean_numbers(
-    path: Path, lines: Sequence[int], cells: Sequence[str], separator: str, diagnostics: Diagnostics
-) -> list[str]:
-    """Return the numbers without spaces and invisible characters around them."""
-    return [normalised_label(cell) for cell in cells]
-
-
 def mean_and_sd(numbers: np.ndarray) -> tuple[float, float]:
     """Return mean and standard deviation, of numbers of any size: no square of theirs overflows."""
     unit = float(np.abs(numbers).max()) or 1.0

@@ -100,14 +100,13 @@ def load_test(
 ) -> Split:
     """Load the test split alone, for scoring a trained model.
 
-    `data` names test_file, or test_src_file and test_tgt_file (or src_file and tgt_file).
+    `data` names test_file, or test_src_file and test_tgt_file.
 
     Raises:
         UsageError, DataError: as `load_text_data`; also for an answer the model does not know.
     """
     diagnostics = diagnostics or Diagnostics()
-    part = data_parts(schema, data, need_train=False)["test"] or _part(replace(data.files, train_file=None), "train")
-    if part is None:
+    if (part := data_parts(schema, data, need_train=False)["test"]) is None:
         hint = "name the files: --test-file, or of translations --test-src-file and --test-tgt-file"
         raise UsageError("there is nothing to score", hint)
     split = read_parts(schema, {"test": part}, data, diagnostics, known)["test"]

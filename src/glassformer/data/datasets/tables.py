@@ -51,7 +51,7 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
 
         yield from itertools.starmap(Row, enumerate(read_fields(path, diagnostics), start=1))
     elif suffix in TABLES:
-        for row in (_json_rows if suffix in TABLES[3:] else _delimited_rows)(path, diagnostics):
+        for row in (_json_rows if suffix == ".jsonl" else _delimited_rows)(path, diagnostics):
             diagnostics.counts["empty lines"] += row.fields == []
             if row.fields != []:
                 yield row
