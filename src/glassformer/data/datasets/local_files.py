@@ -76,7 +76,14 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: Columns | None =
     diagnostics = Diagnostics()
     splits = read_parts(schema, data_parts(schema, data), data, diagnostics, known)
     diagnostics.raise_if_any()
-    columns = splits["train"].columns
+    return with_validation(schema, splits, data, diagnostics)
+
+
+def with_validation(
+    schema: DataSchema, parts: dict[str, Split], data: DataConfig, diagnostics: Diagnostics
+) -> TextData:
+    """Return parts that were read without an error, and one to validate on, as a training uses them."""
+    splits, columns = {**parts}, parts["train"].columns
     if "valid" not in splits and data.use_test_as_validation and "test" in splits:
         splits["valid"] = splits["test"]
     elif "valid" not in splits and schema.columns is None:
