@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.small_runs import SMALL, write_table
 
 import glassformer
 from glassformer.config import Config, TextConfig
-from glassformer.errors import DivergedError, ResourceError
+from glassformer.errors import CheckpointError, DivergedError, ResourceError
 from glassformer.report.findings import diagnose
 from glassformer.report.run_record import load_run_record
 from glassformer.runs.folder import RunFolder
@@ -82,6 +83,22 @@ def test_the_log_is_cut_to_the_bit_and_read_line_by_line(tmp_path: Path) -> None
     folder.metrics.unlink()
     folder.truncate_metrics(2)
     assert folder.read_metrics() == []
+
+
+@for_each(
+    ("file", "content"),
+    [
+        *(("config.toml", content) for content in ("", "task = ", "task = 7", "tsak = 'lm'", "\x00")),
+        *(("data.json", content) for content in ("{", "[]", '{"splits": 3}', '{"splits": {"train": []}}')),
+        *(("evaluation.json", content) for content in ("{", "[]")),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, file: str, content: str) -> None:
+    folder = RunFolder(tmp_path)
+    (tmp_path / file).write_text(content, encoding="utf-8")
+    read = {"config.toml": folder.read_config, "data.json": folder.read_data, "evaluation.json": folder.read_evaluation}
+    with pytest.raises(CheckpointError, match=file):
+        read[file]()
 
 
 # A run's end

@@ -98,17 +98,27 @@ def of_model(**values: Any) -> Callable[[dict[str, Any]], Any]:
 
 SIZES = {"d_model": (1 << 30, 16, 10**40, 8.0, 5), "n_layers": (10**9, 1000, None), "n_heads": (10**9, 0)}
 SIZES |= {"d_head": (10**9,), "d_ff": (10**9,), "ensemble_size": (100,)}
-CONFIGURATIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    f"{name} {value}": of_model(**{name: value}) for name, values in SIZES.items() for value in values
-} | {
-    "all three": of_model(d_model=65536, n_layers=1000, ensemble_size=100),
-    "positions": lambda c: c["text"].update(max_len=10**12),
-    "no label_names": lambda c: c.pop("label_names"),
-    "an entry": lambda c: c.update(vocab_size=1),
-    "1,000 labels": lambda c: c.update(label_names=[""] * 1000),
-    "a label twice": lambda c: c.update(label_names=["pos", "pos"]),
-    "another task": lambda c: c.update(task="regress"),
-}
+CONFIGURATIONS: dict[str, Callable[[dict[str, Any]], Any]] = (
+    {f"{name} {value}": of_model(**{name: value}) for name, values in SIZES.items() for value in values}
+    | {
+        "all three": of_model(d_model=65536, n_layers=1000, ensemble_size=100),
+        "positions": lambda c: c["text"].update(max_len=10**12),
+        "no label_names": lambda c: c.pop("label_names"),
+    }
+    | {
+        f"{name} {str(value)[:20]}": lambda c, name=name, value=value: c.update({name: value})
+        for name, values in {
+            "vocab_size": (1, 10**15),
+            "task": ("other", "regress"),
+            "model": (None,),
+            "precision": ("float1",),
+            "label_names": ([""] * 1000, ["pos", "pos"], [{}, {}], None),
+            "recipe": (5,),
+            "decode": ([],),
+        }.items()
+        for value in values
+    }
+)
 
 
 @pytest.mark.parametrize("change", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
