@@ -14,7 +14,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 from torch import nn
 
-from glassformer.config import AdamConfig, AdamWConfig, ModelConfig, MuonConfig, SGDConfig, TrainConfig
+from glassformer.config import ModelConfig, TrainConfig
 from glassformer.models import LanguageModel
 from glassformer.training.optimizer import Muon, lr_factor, make_optimizer, orthogonalise
 
@@ -34,18 +34,14 @@ def take_steps(config: TrainConfig, n: int = 1) -> tuple[nn.Sequential, nn.Seque
 
 @pytest.mark.parametrize(("momentum", "step"), [(0.0, 0.2), (0.5, 0.25)])
 def test_sgd_adds_a_share_of_the_previous_step(momentum: float, step: float) -> None:
-    sgd = SGDConfig(momentum=momentum) if momentum else SGDConfig()
-    before, after = take_steps(TrainConfig(optimizer="sgd", lr=0.1, sgd=sgd), n=2)
+    before, after = take_steps(TrainConfig(optimizer="sgd", lr=0.1, momentum=momentum or None), n=2)
     for old, new in zip(before.parameters(), after.parameters(), strict=True):
         torch.testing.assert_close(new, old - step)
 
 
 @pytest.mark.parametrize(
     "config",
-    [
-        TrainConfig(optimizer="adamw", lr=0.1, adamw=AdamWConfig(weight_decay=0.5)),
-        TrainConfig(optimizer="sgd", lr=0.1, sgd=SGDConfig(weight_decay=0.5)),
-    ],
+    [TrainConfig(optimizer="adamw", lr=0.1, weight_decay=0.5), TrainConfig(optimizer="sgd", lr=0.1, weight_decay=0.5)],
     ids=["adamw", "sgd"],
 )
 def test_weight_decay_applies_to_matrices_only(config: TrainConfig) -> None:
@@ -57,13 +53,13 @@ def test_weight_decay_applies_to_matrices_only(config: TrainConfig) -> None:
 
 def test_adam_equals_adamw_without_decay() -> None:
     betas = {"beta1": 0.8, "beta2": 0.9, "eps": 1e-6}
-    _, adam = take_steps(TrainConfig(optimizer="adam", adam=AdamConfig(**betas)), n=3)
-    _, adamw = take_steps(TrainConfig(adamw=AdamWConfig(**betas, weight_decay=0.0)), n=3)
+    _, adam = take_steps(TrainConfig(optimizer="adam", **betas), n=3)
+    _, adamw = take_steps(TrainConfig(**betas, weight_decay=0.0), n=3)
     for one, other in zip(adam.parameters(), adamw.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
-CONFIG = TrainConfig(optimizer="muon", lr=0.01, precision="fp32", muon=MuonConfig(matrix_lr=0.05, momentum=0.9))
+CONFIG = TrainConfig(optimizer="muon", lr=0.01, precision="fp32", matrix_lr=0.05, momentum=0.9)
 
 
 def model() -> LanguageModel:
@@ -113,7 +109,7 @@ def test_muon_matches_torch() -> None:
 def test_muon_updates_and_decays_layer_matrices_and_adamw_the_rest(decay: float) -> None:
     before, after, rest = model(), model(), model()
     adamw = torch.optim.AdamW(rest.parameters(), 0.01, (0.9, 0.98), 1e-9, weight_decay=0.0)
-    optimizer = make_optimizer(after, replace(CONFIG, muon=replace(CONFIG.muon, weight_decay=decay)))
+    optimizer = make_optimizer(after, replace(CONFIG, weight_decay=decay))
     for each in (after, rest):
         set_random_gradients(each, 1)
     optimizer.step()
@@ -132,7 +128,7 @@ def test_muon_updates_and_decays_layer_matrices_and_adamw_the_rest(decay: float)
 def test_muon_and_adamw_follow_the_schedule() -> None:
     run = small("lm", optimizer="muon")
     state = run.new_state()
-    rates = run.config.train.muon.matrix_lr, run.config.train.lr
+    rates = run.config.train.matrix_lr, run.config.train.lr
     run.update(state, [run.batch(run.batches()[0])], rates[1] / 4)
     assert [group["lr"] for group in state.optimizer.param_groups] == pytest.approx([r / 4 for r in rates])
 

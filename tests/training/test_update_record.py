@@ -55,7 +55,7 @@ def test_a_frozen_matrix_is_left_out_and_one_without_a_gradient_is_zero() -> Non
     parameters = dict(state.model.named_parameters())
     parameters[frozen].requires_grad_(False)
     parameters[unused].register_hook(torch.zeros_like)
-    state.restart(replace(run.config.train, adamw=replace(run.config.train.adamw, weight_decay=0.0)))
+    state.restart(replace(run.config.train, weight_decay=0.0))
     ratios = run.run(state, most=1)[0].update_ratios
     assert ratios is not None and frozen not in ratios
     assert ratios[unused] == 0.0 and sum(ratio == 0.0 for ratio in ratios.values()) == 1

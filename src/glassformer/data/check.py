@@ -91,8 +91,8 @@ def _as_training(
     schema: DataSchema, data: DataConfig, loaded: TextData | None, diagnostics: Diagnostics
 ) -> TextData | None:
     """Return readable data as training loads it; None after noting why it would refuse it."""
-    path = str(data.files.train_file or data.files.src_file or data.dataset)
-    other = f" (read with {data.files.tgt_file})" if data.files.tgt_file else ""
+    path = str(data.train_file or data.src_file or data.dataset)
+    other = f" (read with {data.tgt_file})" if data.tgt_file else ""
     try:
         loaded = loaded or load_text_data(schema, data)
         if schema.columns is not None:

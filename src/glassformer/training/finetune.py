@@ -164,7 +164,7 @@ def check_compatible(config: Config, pretrained: PretrainedModel) -> None:
         message = f"{section}.{name} must be {_format(expected)}, as in {pretrained.path}; got {_format(value)}"
         raise UsageError(message, "remove the setting: it is taken from the pretrained run")
     task_type, tokenizer = task_class(config.task), pretrained.tokenizer
-    if tokenizer.separator and config.data.files.pair_column is None:
+    if tokenizer.separator and config.data.pair_column is None:
         hint = "name the column of the second text: --pair-column"
         raise UsageError(f"{pretrained.path} reads pairs of texts, and here each text stands alone", hint)
     lacks = f"the tokenizer of {pretrained.path} has no"

@@ -14,7 +14,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.reading import read, reviews, table, written
 
 from glassformer.cli.main import main
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data.check import check_data
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.labels import similar_labels
@@ -267,7 +267,7 @@ def test_codes_of_a_label_that_is_not_known_are_noted(tmp_path: Path, labels: tu
 
 def test_a_limit_that_leaves_one_class_is_refused_by_the_check(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(table(ROWS, HEADER), encoding="utf-8")
-    data = DataConfig(limit=1, files=FilesConfig(train_file=str(tmp_path / "a.csv")))
+    data = DataConfig(limit=1, train_file=str(tmp_path / "a.csv"))
     [problem] = check_data(TASKS["classify"].schema, data).errors
     assert "two or more labels are needed" in problem.message
 
@@ -431,16 +431,16 @@ def test_a_folder_or_device_is_called_so(tmp_path: Path, task: str) -> None:
     for path, message in ((str(tmp_path / "folder"), "this is a folder"), ("/dev/null", "a pipe or a device")):
         if Path(path).exists():
             with pytest.raises(DataError, match=message):
-                load_text_data(schema, DataConfig(files=FilesConfig(train_file=path)))
+                load_text_data(schema, DataConfig(train_file=path))
 
 
 def test_parallel_files_are_named(tmp_path: Path) -> None:
     paths = [tmp_path / "a.src", tmp_path / "a.tgt"]
-    files = FilesConfig(src_file=str(paths[0]), tgt_file=str(paths[1]))
+    files = DataConfig(src_file=str(paths[0]), tgt_file=str(paths[1]))
     for content, message in (("a b\n" * 20, "1 different text"), ("a\rb\rc\r", "carriage returns alone")):
         for path in paths:
             path.write_bytes(content.encode())
-        error = check_data(TASKS["translate"].schema, DataConfig(files=files)).errors[0]
+        error = check_data(TASKS["translate"].schema, files).errors[0]
         assert error.path == str(paths[0]) and message in error.message and "None" not in str(error)
         assert "carriage" in message or str(paths[1]) in error.message
 
@@ -545,10 +545,10 @@ def test_a_test_file_is_read_alike(tmp_path: Path) -> None:
     path.write_text(table([("one", NFD), ("two", "pos\u200b")], HEADER), encoding="utf-8")
     known = partial(CLASSIFY.check_rows, known=["négatif", "pos"])
     schema = DataSchema("classify", TASKS["classify"].schema.columns, check=known)
-    assert load_test(schema, DataConfig(files=FilesConfig(test_file=str(path)))).answers == ["négatif", "pos"]
+    assert load_test(schema, DataConfig(test_file=str(path))).answers == ["négatif", "pos"]
     path.write_text(table([("one", "Pos")], HEADER), encoding="utf-8")
     with pytest.raises(DataError, match=r"t\.csv:2: label 'Pos' is not one of the training data's .négatif, pos"):
-        load_test(schema, DataConfig(files=FilesConfig(test_file=str(path))))
+        load_test(schema, DataConfig(test_file=str(path)))
 
 
 LINES = ["sep=;", "SEP=;", '"sep=;"', "sep=;;", "sep=,", "sep=\t", "sep=\\t", "sep=|", "\ufeffsep=;", '\ufeff"sep=;"']

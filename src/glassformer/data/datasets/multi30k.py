@@ -36,7 +36,7 @@ def load(data: DataConfig) -> TextData:
         UsageError: a language that task 1 does not have, or the same one twice.
         DataError: the files are damaged or misaligned, or cannot be found or fetched.
     """
-    src, tgt = data.multi30k.src_lang, data.multi30k.tgt_lang
+    src, tgt = data.src_lang, data.tgt_lang
     for language in (src, tgt):
         if language not in LANGUAGES:
             raise UsageError(f'Multi30k has no language "{language}"', f"choose from {', '.join(LANGUAGES)}")
