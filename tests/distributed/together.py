@@ -153,12 +153,11 @@ def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
     run.task.validate, seen = output, []
     trainer = Trainer(run, state, "", RunFolder("none"), request)
 
-    def act(report: StepMetrics) -> StepMetrics:
+    def act(report: StepMetrics) -> None:
         trainer.look(report.step)
         seen.append([report.valid is not None, trainer.signal])
         if trainer.signal is not None:
             state.progress.finished = "stopped"
-        return report
 
     steps_of(state, run, act=act)
     return seen

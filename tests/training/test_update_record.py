@@ -31,7 +31,7 @@ def test_ratios_are_those_of_the_step(optimizer: str) -> None:
     run = small("lm", optimizer=optimizer, epochs=6)
     state, before = run.new_state(), matrices(run.new_state())
 
-    def check(report: StepMetrics) -> StepMetrics:
+    def check(report: StepMetrics) -> None:
         nonlocal before
         after = matrices(state)
         logged = report.update_ratios
@@ -42,7 +42,6 @@ def test_ratios_are_those_of_the_step(optimizer: str) -> None:
             assert logged == pytest.approx(expected, rel=1e-3)
             assert min(logged.values()) > 0
         before = after
-        return report
 
     steps_of(state, run.context, 20, check)
 

@@ -300,27 +300,25 @@ class Trainer:
 
     # What follows each step, in the order of the list in `fit`; none touches a random generator
 
-    def show(self, metrics: StepMetrics) -> StepMetrics:
+    def show(self, metrics: StepMetrics) -> None:
         """Log the step, and whether the training pauses after it, and call whoever follows.
 
         Nothing pauses at the end. Who follows may wait for another thread that predicts, and draw random numbers.
         """
-        metrics = replace(metrics, paused=self.look(metrics.step) and not self.state.progress.finished)
+        metrics.paused = self.look(metrics.step) and not self.state.progress.finished
         self.log.write(metrics.line())
         devices = [self.context.device] if self.context.device.type == "cuda" else []
         for follow in (self.events, self.on_step if self.is_main else None):
             if follow is not None:
                 with turns.released(), torch.random.fork_rng(devices=devices):
                     follow(metrics)
-        return metrics
 
-    def keep_weights(self, metrics: StepMetrics) -> StepMetrics:
+    def keep_weights(self, metrics: StepMetrics) -> None:
         """Save a snapshot and a checkpoint where they are due."""
         due = metrics.valid is not None or metrics.step % self.config.save_every == 0
         self._save(snapshot=self.config.snapshots and is_snapshot_step(metrics.step), checkpoint=due)
-        return metrics
 
-    def pause_or_stop(self, metrics: StepMetrics) -> StepMetrics:
+    def pause_or_stop(self, metrics: StepMetrics) -> None:
         """Wait until the training continues, for one more step perhaps, and end it where that was asked.
 
         After a signal it can be resumed; where the page asks, the best weights so far are scored and reported.
@@ -335,7 +333,6 @@ class Trainer:
         if self.ends and not self.state.progress.finished:
             self._save()
             self.state.progress.finished = "stopped"
-        return metrics
 
     def _stop_if_signalled(self) -> None:
         """Save and end the run if a signal came."""
