@@ -76,10 +76,6 @@ def apply_auto_config(config: Config, task_type: type[Task], data: TextData) -> 
     return override(config, settings, "auto"), replace(data, notes=[*data.notes, note])
 
 
-SLOW_CHARS = 20_000_000
-"""Characters from which reading takes so long that it is announced."""
-
-
 def prepare(
     config: Config,
     tokenizer: Tokenizer | None = None,
@@ -108,7 +104,7 @@ def prepare(
         if config.train.init_from and tokenizer is None:
             pretrained = load_pretrained(config.train.init_from)
             check_compatible(config, pretrained)
-            tokenizer = pretrained.tokenizer
+            tokenizer = pretrained.task.tokenizer
         if resumed is None:
             data = load_text_data(task_type.schema, config.data)
         else:
@@ -116,9 +112,6 @@ def prepare(
         config, data = apply_auto_config(config, task_type, data)
         if task_type.schema.columns is not None:
             check_texts_differ(data.train)
-        if (n_chars := sum(map(len, data.train.text))) >= SLOW_CHARS:
-            size = f"{counted(len(data.train.text), 'texts')} of {n_chars / 1e6:,.1f} million characters"
-            logger.info(f"reading     {size}: tokenizer and encoding can take minutes")
         task = task_type.from_data(config, data, tokenizer)
         pretrained = None if pretrained is None else pretrained.for_task(task)
         train, valid = task.encode(data.train, training=True), task.encode(data.valid, training=False)
