@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.helpers.for_each import for_each
@@ -22,17 +22,17 @@ from glassformer.runs.records import DataRecord, Divergence, Evaluation, SplitRe
 def test_demo_trains_shows_and_points_to_the_report(
     cli: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The first folder that is free."""
     monkeypatch.chdir(tmp_path)
+    Path("runs/demo").mkdir(parents=True)
+    Path("runs/demo/mine").touch()
     message = cli("demo", "--n-dates", "200", "--max-new-tokens", "3", *SMALL)
     assert message.code == 0, message.err
     assert message.out.startswith("exact match 0.")
     assert "exact match" in message.out and "translation" in message.out and "reference" in message.out
-    report = Path("runs/demo/report.md")
+    report = Path("runs/demo-2/report.md")
     assert str(report) in message.err and report.is_file()
-    assert message.code == 0 and cli("demo", "dates").code == 2
-    assert cli("demo", "--out", "runs/demo").code == 2
-    assert cli("demo", "--n-dates", "200", "--max-new-tokens", "3", *SMALL, "--json").code == 0
-    assert Path("runs/demo-2/report.md").is_file()
+    assert cli("demo", "dates").code == cli("demo", "--out", "runs/demo").code == 2
 
 
 def test_data_check_passes_sound_files_and_lists_what_is_not(cli: Callable, runs: Runs, tmp_path: Path) -> None:
@@ -111,19 +111,12 @@ def test_doctor_examines_a_run(task: str, cli: Callable, runs: Runs) -> None:
     assert all(finding["grade"] != "stop" for finding in looked["findings"])
 
 
-def _facts(losses: list[float], valid: list[float] = (), **data: object) -> RunRecord:  # type: ignore[assignment]
+def _facts(losses: list[float], valid: list[float] = (), **more: Any) -> RunRecord:  # type: ignore[assignment]
     training = [StepMetrics(i, loss=loss, grad_norm=1.0, padding=0.1) for i, loss in enumerate(losses, start=1)]
     validations = [StepMetrics(i, epoch=float(i), valid={"loss": v}) for i, v in enumerate(valid, start=1)]
-    train = {"n": 10_000, "unknown_rate": 0.0, "n_truncated": 0} | data
-    facts = DataRecord(splits={"train": SplitRecord(**train)})  # type: ignore[arg-type]
-    return RunRecord(
-        Path("run"),
-        config=Config(task="classify"),
-        data=facts,
-        training=training,
-        validations=validations,
-        evaluation=Evaluation(),
-    )
+    data = DataRecord(splits={"train": SplitRecord(n=10_000, unknown_rate=0.0, n_truncated=0)})
+    facts: dict[str, Any] = {"data": data, "training": training, "validations": validations, "evaluation": Evaluation()}
+    return RunRecord(Path("run"), Config(task="classify"), **facts | more)
 
 
 FALLING = [2 * 0.97**i + 0.1 for i in range(100)]
@@ -138,8 +131,8 @@ def test_what_is_negligible_beside_the_first_loss_is_no_finding() -> None:
 @pytest.mark.parametrize(
     ("facts", "matter", "remedy"),
     [
-        (replace(_facts(FALLING), evaluation=None), "not finished", "--resume run"),
-        (replace(_facts(FALLING), evaluation=None, diverged=Divergence(7, "loss nan")), "at step 7: loss nan", "--lr"),
+        (_facts(FALLING, evaluation=None), "not finished", "--resume run"),
+        (_facts(FALLING, evaluation=None, diverged=Divergence(7, "loss nan")), "at step 7: loss nan", "--lr"),
         (_facts([1.0 + 0.03 * i for i in range(60)]), "from 1.14 to 2.63", "halve --lr"),
         (_facts([2.0] * 60), "hardly moved", "--overfit-batch"),
         (_facts(FALLING, [1.0, 0.5, 0.6, 0.9]), "overfits", "--patience"),

@@ -206,6 +206,8 @@ IMDB = load_recipe("imdb")
         (Config(train=TrainConfig(lr=-1)), {}, "train.lr must be a number in", ""),
         (Config(data=DataConfig(limit=0)), {}, "data.limit must be a whole number in", ""),
         (Config(task="sing"), {}, "task must be one of classify, translate, lm", ""),
+        (Config(train=TrainConfig(adversarial=0.1, compile=True)), {}, "adversarial and compile cannot", "0"),
+        (Config(train=TrainConfig(frozen_layers=1)), {}, "frozen_layers keeps trained weights", "--init-from"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
