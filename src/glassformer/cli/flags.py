@@ -113,9 +113,8 @@ def flags_of(cls: type[Command]) -> list[Flag]:
         prefix, docs = f"{table}." if table in PREFIXED else "", docstrings(kind)
         for name, of in limited_kinds(kind).items():
             if name in docs and (not table or name in cls.settings or table in cls.sections):
-                dashed = name.replace("_", "-")
+                dashed, type = name.replace("_", "-"), of
                 off, key = f"--{prefix}no-{dashed}" if of is bool else "", f"{table}.{name}".removeprefix(".")
-                type = of
                 while NoneType in get_args(type) or hasattr(type, "__metadata__"):
                     type = get_args(type)[0]
                 text = " ".join(docs[name].split())

@@ -322,11 +322,7 @@ ONLY_FOR |= {"weight_decay": ("adamw", "sgd", "muon"), "momentum": ("sgd", "muon
 """Settings that only some data sets or optimizers have, and which."""
 
 
-def chosen(section: Any) -> Any:
-    """Return the data set or the optimizer that a section names; None of the other sections."""
-    return getattr(section, "dataset", getattr(section, "optimizer", None))
-
-
 def idle(section: Any) -> set[str]:
-    """Return the names of the settings of others than what the section names, which have no effect."""
-    return {name for name, of in ONLY_FOR.items() if hasattr(section, name) and chosen(section) not in of}
+    """Return the names of the settings of a section that do nothing: of other data sets or optimizers than it names."""
+    chosen = getattr(section, "dataset", getattr(section, "optimizer", None))
+    return {name for name, of in ONLY_FOR.items() if hasattr(section, name) and chosen not in of}

@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from glassformer.config import ONLY_FOR, Config, chosen, idle
+from glassformer.config import ONLY_FOR, Config, idle
 from glassformer.errors import UsageError
 
 BUDGETS = ("epochs", "steps", "minutes")
@@ -74,12 +74,7 @@ def config_from_dict(values: dict[str, Any], where: str = "configuration") -> Co
             of what is not chosen.
     """
     config = build(Config, values, "", where)
-    for section in SECTIONS:
-        for name in idle(part := getattr(config, section)) & values.get(section, {}).keys():
-            of, by = ONLY_FOR[name], "dataset" if section == "data" else "optimizer"
-            message = f"{where}: {section}.{name} is for {' or '.join(of)}, and {section}.{by} is {chosen(part)}"
-            raise UsageError(message, f"leave it out, or choose: --{by} {of[0]}")
-    for message, hint in _disagreements(config):
+    for message, hint in _disagreements(config, values):
         raise UsageError(f"{where}: {message}", hint)
     return config
 
@@ -123,7 +118,7 @@ def override(
 
 def remaining_auto(config: Config, names_given: Collection[str]) -> tuple[str, ...]:
     """Return the settings still to be chosen automatically once these are given; any budget replaces every budget."""
-    named = set(names_given) | (set(BUDGETS) if set(names_given) & set(BUDGETS) else set())
+    named = {*names_given, *(BUDGETS if {*names_given} & {*BUDGETS} else ())}
     return tuple(name for name in config.auto if name not in named)
 
 
@@ -270,8 +265,14 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return "".join(f"did you mean {near!r}? " for near in difflib.get_close_matches(word, list(words), n=1))
 
 
-def _disagreements(config: Config) -> Iterator[tuple[str, str]]:
+def _disagreements(config: Config, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what contradicts itself or would be ignored silently, and what to do."""
+    for section, by in (("data", "dataset"), ("train", "optimizer")):
+        part = getattr(config, section)
+        for name in (name for name in given.get(section, ()) if name in idle(part)):
+            of = ONLY_FOR[name]
+            what = f"{section}.{name} is for {' or '.join(of)}, and {section}.{by} is {getattr(part, by)}"
+            yield what, f"leave it out, or choose: --{by} {of[0]}"
     model, train, decode = config.model, config.train, config.decode
     if config.task not in ("", *TASK_NAMES):
         yield f"task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}", nearest(config.task, TASK_NAMES)

@@ -259,7 +259,7 @@ def examine(record: RunRecord) -> Checkup:
     """Load a run's data and weights, and make the checks of `EXAMINED`; on the device of its settings."""
     folder = RunFolder(record.path)
     try:
-        context = prepare(record.config, folder.read_tokenizer(), record.path)
+        context = prepare(record.config, folder)
         with tuned(context.device, deterministic=record.config.train.deterministic):
             model = context.task.build_model().to(context.device)
             load_weights(model, trained_weights(folder))

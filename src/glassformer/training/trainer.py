@@ -47,7 +47,7 @@ from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import load_pretrained
 from glassformer.training.loop import Progress, RunContext, TrainState, Validation, train_steps
 from glassformer.training.preparation import describe_environment, new_state, prepare, settle_budget
-from glassformer.training.progress import EventFiles, check_tensorboard
+from glassformer.training.progress import check_tensorboard, event_files
 from glassformer.utils.atomic_io import write_json
 from glassformer.utils.process_settings import turns
 from glassformer.utils.safe_read import from_json
@@ -164,8 +164,7 @@ def train_run(
                     folder.check_new()
                     held.callback(lambda: None if folder.resumable else folder.remove_incomplete_start())
                 record = folder.check_unchanged() if begun else ""
-            tokenizer, resumed = (folder.read_tokenizer(), folder.path) if begun else (None, None)
-            context = prepare(config, tokenizer, resumed, group)  # data, tokenizer, ids
+            context = prepare(config, folder if begun else None, group)  # data, tokenizer, ids
             context = held.enter_context(computing(context))  # precision, kernels, threads
             if begun:
                 state = resumed_state(context, folder, finish)
@@ -266,7 +265,7 @@ class Trainer:
         with_events = self.config.tensorboard and self.is_main
         try:
             with (
-                closing(EventFiles(folder.path, state.progress.step)) if with_events else nullcontext() as self.events,
+                event_files(folder.path, state.progress.step) if with_events else nullcontext() as self.events,
                 open(path, "a", 1, encoding="utf-8", newline="\n") as self.log,
                 closing(self.control) if self.control else nullcontext(),
                 context.group.peer_failures(lambda: f"at step {state.progress.step + 1}; {last}", lost),
