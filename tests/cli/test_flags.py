@@ -53,7 +53,6 @@ def test_words_and_flags_are_parted(argv: list[str], words: list[str], given: di
     [
         (["--minuts", "3"], "did you mean '--minutes'?"),
         (["--n-layers", "3"], "did you mean '--model.n-layers'?"),
-        (["--max-len=3"], "did you mean '--text.max-len'?"),
         (["--train.lr=3"], "did you mean '--lr'?"),
         (["--max_tokens", "9"], "did you mean '--max-tokens'?"),
         (["--learning_rate", "9"], "did you mean '--lr'?"),
