@@ -37,16 +37,13 @@ class Ended(NamedTuple):
 @pytest.fixture
 def train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
-    def write(name: str, rows: Rows) -> str:
-        with open(tmp_path / name, "w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([("text", "label"), *rows])
-        return str(tmp_path / name)
-
     def call(rows: Rows, *flags: str, steps: int = 6, **parts: Rows) -> Ended:
-        files = [f for name, part in parts.items() for f in (f"--{name}-file", write(f"{name}.csv", part))]
-        command = ["train", "classify", "--train-file", write("train.csv", rows), *files, "--steps", str(steps)]
-        code = main([*command, "--out", str(tmp_path / "run"), *SMALL, *flags])
-        return Ended(code, capsys.readouterr().err, tmp_path / "run")
+        command = ["train", "classify", "--steps", str(steps), "--out", str(tmp_path / "run"), *SMALL, *flags]
+        for name, part in {"train": rows, **parts}.items():
+            with open(tmp_path / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows([("text", "label"), *part])
+            command += [f"--{name}-file", file.name]
+        return Ended(main(command), capsys.readouterr().err, tmp_path / "run")
 
     return call
 

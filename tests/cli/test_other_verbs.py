@@ -26,8 +26,7 @@ def test_demo_trains_shows_and_points_to_the_report(
     monkeypatch.chdir(tmp_path)
     Path("runs/demo").mkdir(parents=True)
     Path("runs/demo/mine").touch()
-    message = cli("demo", "--n-dates", "200", "--max-new-tokens", "3", *SMALL)
-    assert message.code == 0, message.err
+    message = cli("demo", "--n-dates", "200", "--max-new-tokens", "3", *SMALL).ok
     assert message.out.startswith("exact match 0.")
     assert "exact match" in message.out and "translation" in message.out and "reference" in message.out
     report = Path("runs/demo-2/report.md")
@@ -36,13 +35,13 @@ def test_demo_trains_shows_and_points_to_the_report(
 
 
 def test_data_check_passes_sound_files_and_lists_what_is_not(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    good = cli("data", "check", "classify", "--train-file", runs.table)
-    assert good.code == 0 and "nothing stands in the way" in good.err
+    good = cli("data", "check", "classify", "--train-file", runs.table).ok
+    assert "nothing stands in the way" in good.err
     path = tmp_path / "bad.csv"
     path.write_bytes(b"text,label\nfine,pos\n\xff,neg\nfine too,neg\n")
     bad = cli("data", "check", "classify", "--train-file", path)
     assert bad.code == 3 and f"{path}:3" in bad.out
-    facts = json.loads(cli("data", "check", "classify", "--train-file", path, "--json").out)
+    facts = cli("data", "check", "classify", "--train-file", path, "--json").json
     assert not facts["ok"] and facts["errors"][0]["line"] == 3
 
 
@@ -53,9 +52,9 @@ def test_data_needs_to_know_what(words: list[str], cli: Callable) -> None:
 
 def test_data_show_and_its_help(cli: Callable, runs: Runs) -> None:
     command = ["data", "show", "translate", "--src-file", runs.src, "--tgt-file", runs.tgt]
-    message = cli(*command)
-    assert message.code == 0 and "54" in message.out and "Nummer" in message.out
-    facts = json.loads(cli(*command, "--json").out)
+    message = cli(*command).ok
+    assert "54" in message.out and "Nummer" in message.out
+    facts = cli(*command, "--json").json
     assert [(split["split"], split["n"]) for split in facts["splits"]] == [("train", 54), ("valid", 6)]
     trained = [name for name in TASK_NAMES if name != "embed"]
     names = f"{', '.join(trained[:-1])} or {trained[-1]} for files"
@@ -65,36 +64,35 @@ def test_data_show_and_its_help(cli: Callable, runs: Runs) -> None:
 def test_recipes_are_listed_and_printed(cli: Callable, tmp_path: Path) -> None:
     listed = cli("recipes")
     assert all(f"\n{name} " in listed.out for name in recipe_names())
-    rows = json.loads(cli("recipes", "--json").out)["recipes"]
+    rows = cli("recipes", "--json").json["recipes"]
     assert [row["recipe"] for row in rows] == recipe_names()
     printed = cli("recipes", "imdb").out
     shipped = (Path(glassformer.__file__).parent / "recipes" / "imdb.toml").read_text(encoding="utf-8")
     assert "# " in shipped and printed == shipped
     (tmp_path / "mine.toml").write_text(printed, encoding="utf-8")
     assert cli("recipes", tmp_path / "mine.toml").out == printed
-    resolved = json.loads(cli("recipes", "imdb", "--json").out)
+    resolved = cli("recipes", "imdb", "--json").json
     assert resolved == json.loads(json.dumps(config_to_dict(load_recipe("imdb"))))
     assert cli("recipes", "imbd").code == 2
 
 
 def test_compare(cli: Callable, runs: Runs) -> None:
-    message = cli("compare", runs.classify, runs.lm)
-    assert message.code == 0 and str(runs.classify) in message.out and str(runs.lm) in message.out
-    facts = json.loads(cli("compare", runs.classify, runs.lm, "--json").out)
+    message = cli("compare", runs.classify, runs.lm).ok
+    assert str(runs.classify) in message.out and str(runs.lm) in message.out
+    facts = cli("compare", runs.classify, runs.lm, "--json").json
     assert [row["task"] for row in facts["rows"]] == ["classify", "lm"]
     assert cli("compare").code == 2 and cli("compare", runs.classify, runs.classify.with_name("none")).code == 4
 
 
 def test_doctor_knows_the_machine_and_reads_a_run(cli: Callable, runs: Runs) -> None:
-    facts = json.loads(cli("doctor", "--json").out)
+    facts = cli("doctor", "--json").json
     assert {"python", "torch", "device", "threads", "cache"} <= facts.keys() and "torch" in cli("doctor").out
-    message = cli("doctor", runs.classify)
-    assert message.code == 0
+    message = cli("doctor", runs.classify).ok
     assert "only 6 examples to validate on" in message.out and "try: " in message.out
     assert not any(f"try: {word}" in message.out for word in ("expect", "where", "guessing", "scores"))  # no remedies
     model = runs.classify / "model"
-    alone = cli("doctor", model)
-    assert alone.code == 0 and "no log is here" in alone.out and "nothing stands out" not in alone.out
+    alone = cli("doctor", model).ok
+    assert "no log is here" in alone.out and "nothing stands out" not in alone.out
     assert "no log is here" in cli("doctor", model, "--examine").out
     for words, code in ((["--examine"], 2), ([runs.lm, "--lr", "1"], 2), (["none"], 4)):
         assert cli("doctor", *words).code == code
@@ -102,8 +100,8 @@ def test_doctor_knows_the_machine_and_reads_a_run(cli: Callable, runs: Runs) -> 
 
 @for_each("task", ["classify", "translate", "lm"])
 def test_doctor_examines_a_run(task: str, cli: Callable, runs: Runs) -> None:
-    plain = json.loads(cli("doctor", getattr(runs, task), "--json").out)
-    looked = json.loads(cli("doctor", getattr(runs, task), "--examine", "--json").out)
+    plain = cli("doctor", getattr(runs, task), "--json").json
+    looked = cli("doctor", getattr(runs, task), "--examine", "--json").json
     activity = {"scores", "heads", "dead-units"}
     assert all("--examine" in plain["not_made"][name] for name in activity)
     assert "scores" in looked["made"] and {"first-loss", "answer-visible", "frozen"} <= {*looked["made"]}

@@ -53,12 +53,9 @@ def start(
     `before` may break them.
     """
     port, n = free_port(), len(list(tmp_path.glob("said-*")))
-    started = list[Command]()
-    for rank in range(size):
-        variables = environment_of(rank, size, port) | {"GLASSFORMER_CACHE": str(tmp_path / "cache")}
-        words = others if rank and others else arguments
-        started.append(Command(tmp_path / f"said-{n}-{rank}", words, variables, before))
-    return started
+    words = [others if rank and others else arguments for rank in range(size)]
+    places = [(tmp_path / f"said-{n}-{rank}", environment_of(rank, size, port)) for rank in range(size)]
+    return [Command(file, each, place, before) for each, (file, place) in zip(words, places, strict=True)]
 
 
 def ended(processes: list[Command], seconds: float = 120) -> tuple[list[int], list[str]]:
@@ -188,11 +185,9 @@ def test_a_lost_process_ends_the_others_with_a_sentence(lost: int, tmp_path: Pat
 def torchrun(tmp_path: Path, size: int, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The command under torch's own launcher, within the block."""
     launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={size}"]
-    own = {"OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(tmp_path / "cache")}
+    own = os.environ | {"OMP_NUM_THREADS": "1"}
     with open(tmp_path / "torchrun.txt", "w", encoding="utf-8") as output:
-        process = subprocess.Popen(
-            [*launcher, *arguments], env=os.environ | own, text=True, stdout=output, stderr=output
-        )
+        process = subprocess.Popen([*launcher, *arguments], env=own, text=True, stdout=output, stderr=output)
     try:
         yield process
     finally:

@@ -88,7 +88,6 @@ def train(ranks: ProcessGroup, task: str, most: int, n: int, settings: dict[str,
         # Generators of random numbers apart.
         "kept": state_sha256({name: t for name, t in state.tensors().items() if not name.startswith("rng")}, {}),
         "position": [state.progress.epoch, state.progress.position],
-        "padding": [r.padding for r in reports],
         "clipped": [r.clipped for r in reports if r.clipped is not None],
         "moved": [r.update_ratios for r in reports if r.update_ratios is not None],
     }

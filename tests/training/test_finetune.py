@@ -32,10 +32,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An imported encoder without a head."""
+@pytest.fixture(autouse=True)
+def _not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No import is compared with its library."""
     monkeypatch.setattr(transfer, "check_import", lambda *_: None)
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    """An imported encoder without a head."""
     glassformer.import_model(bert_folder(tmp_path / "source", "bare"), tmp_path / "encoder")
     return tmp_path / "encoder"
 
@@ -99,10 +104,9 @@ def test_steps_that_make_a_probe_worse_are_not_kept(encoder: Path, tmp_path: Pat
 
 @for_each("names", [["pos", "neg"], ["no", "yes"]])
 def test_a_head_is_taken_in_the_order_of_the_classes_if_they_are_the_same(
-    names: list[str], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    names: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """With other classes it is new, also if there are as many; the classes of the data are sorted."""
-    monkeypatch.setattr(transfer, "check_import", lambda *_: None)
     folder, classes = tmp_path_factory.mktemp("head"), ("neg", "pos")
     change = put(".id2label", {str(i): name for i, name in enumerate(names)})
     run = glassformer.import_model(bert_folder(folder / "s", n_labels=2, change=change), folder / "run")
@@ -118,10 +122,9 @@ def test_a_head_is_taken_in_the_order_of_the_classes_if_they_are_the_same(
 
 
 def test_a_run_that_another_kind_of_model_begins_says_what_is_random(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A language model has no [MASK], and no encoder."""
-    monkeypatch.setattr(transfer, "check_import", lambda *_: None)
     tokenizer = folder_of("llama", tmp_path / "source") / "tokenizer.json"
     tokenizer.write_text(tokenizer.read_text(encoding="utf-8").replace("<mask>", "m"), encoding="utf-8")
     begin = str(glassformer.import_model(tmp_path / "source", tmp_path / "llama").path)
@@ -139,11 +142,7 @@ def test_a_run_that_another_kind_of_model_begins_says_what_is_random(
         glassformer.train("pretrain", out=tmp_path / "mlm", train_file=str(tmp_path / "texts.txt"), **settings)
 
 
-def test_documents_of_a_tokenizer_without_an_end_token_follow_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))  # ids of an earlier run would hide a fault
-    monkeypatch.setattr(transfer, "check_import", lambda *_: None)
+def test_documents_of_a_tokenizer_without_an_end_token_follow_each_other(tmp_path: Path) -> None:
     source = folder_of("llama", tmp_path / "source", put(".eos_token_id", None)) / "tokenizer.json"
     source.write_text(source.read_text(encoding="utf-8").replace("</s>", "m"), encoding="utf-8")
     base = glassformer.import_model(tmp_path / "source", tmp_path / "llama")
