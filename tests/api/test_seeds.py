@@ -6,20 +6,18 @@ import json
 import re
 import shutil
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers.small_runs import Killed
+from tests.helpers.small_runs import FLAGS, Killed, write_table
 
 import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, DivergedError, Interrupted, UsageError
 from glassformer.evaluate.scores import class_scores as score
 from glassformer.runs.folder import RunFolder, SeedsFolder
-from glassformer.runs.records import Evaluation
 from glassformer.training.trainer import resume_seeds
 
 from .test_end_to_end import TINY, write_reviews
@@ -138,10 +136,6 @@ def test_an_interruption_says_how_to_resume_all_of_them(three: Path, tmp_path: P
     assert caught.value.exit_code == 143
 
 
-def no_ensemble(paths: Sequence[Path]) -> Evaluation:
-    pytest.fail(f"one run is no ensemble: {paths}")
-
-
 def test_a_seed_that_diverges_does_not_stop_the_others(
     three: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,7 +148,7 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
         raise DivergedError("the loss is no number")
 
     monkeypatch.setattr("glassformer.training.trainer.train_run", diverge)
-    facts = resume_seeds(folder, no_ensemble)
+    facts = resume_seeds(folder, lambda paths: pytest.fail(f"one run is no ensemble: {paths}"))
     assert facts.ensemble is None and not folder.ensemble.exists(), "what all three scored as one"
     report = json.loads(folder.report.read_text(encoding="utf-8"))
     assert report["missing"] == [5, 6] and report["best"] == folder.best.path.name == "seed-4"
@@ -164,10 +158,9 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
 
 def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A budget in minutes is measured once."""
-    out, file = tmp_path / "x", write_reviews(tmp_path / "r.csv")
-    small = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --minutes 0.003 --device cpu --precision fp32"
+    out, file = tmp_path / "x", write_table(tmp_path)
     command = ["train", "classify", "--train-file", str(file), "--out", str(out), "--seeds", "2", "--json"]
-    assert main([*command, *small.split()]) == 0
+    assert main([*command, *FLAGS, "--minutes", "0.003"]) == 0
     message = capsys.readouterr()
     report = json.loads(message.out)
     assert report["score"]["n"] == 2 and report["split"] == "valid" and "test" not in {*report, *report["runs"][0]}

@@ -102,7 +102,7 @@ CHANGES = {f"{values}": progress(**values) for values in NUMBERS} | TENSORS_CHAN
 def context(unfinished: Path) -> RunContext:
     """What a resume prepares from the data, once for all attacks."""
     folder = RunFolder(unfinished)
-    return prepare(folder.read_config(), folder.read_tokenizer())
+    return prepare(folder.read_config(), folder)
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -162,7 +162,7 @@ def edited(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[P
 
 OTHERWISE: dict[str, Callable[[Path], object]] = {
     "lr": replaced("config.toml", "lr = 0.005", "lr = 0.007"),
-    "decay": replaced("config.toml", "weight_decay = ", "weight_decay = 1"),
+    "beta": replaced("config.toml", "beta2 = 0.98", "beta2 = 0.97"),
     "setting left out": replaced("config.toml", "lr = 0.005\n", ""),
     "data deleted": lambda run: (run / "data.json").unlink(),
     "data empty": lambda run: (run / "data.json").write_text("{}"),

@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.for_each import for_each
 from tests.helpers.small import config_of, data_of, small_run
 
-from glassformer.config import Config, DataConfig, DatesConfig, FilesConfig
+from glassformer.config import Config, DataConfig
 from glassformer.data.check import CheckReport, KnownData, check_data, unknown
 from glassformer.data.corpus import RaggedArray
 from glassformer.data.datasets.local_files import load_text_data
@@ -77,7 +77,7 @@ def test_one_defect_is_named_with_kind_file_and_line(tmp_path: Path, form: str, 
 
 def checked(task: str, **files: Path) -> CheckReport:
     names: dict[str, Any] = {name: str(path) for name, path in files.items()}
-    return check_data(TASKS[task].schema, DataConfig(files=FilesConfig(**names)))
+    return check_data(TASKS[task].schema, DataConfig(**names))
 
 
 def test_problems_of_all_files_are_found_at_once(tmp_path):
@@ -109,7 +109,7 @@ def test_harmless_things_are_counted_and_load(tmp_path):
 
 
 def test_a_built_in_data_set_is_counted():
-    report = check_data(TASKS["translate"].schema, DataConfig(dataset="dates", dates=DatesConfig(n_dates=500)))
+    report = check_data(TASKS["translate"].schema, DataConfig(dataset="dates", n_dates=500))
     assert report.ok and report.sizes["train"] == 500
     assert "test: also in training" not in report.counts
 
@@ -148,8 +148,8 @@ def test_check_data_reports_files_that_training_refuses(tmp_path, rows, message)
     train, valid = tmp_path / "train.csv", tmp_path / "valid.csv"
     train.write_text("\n".join(["text,label", *(rows or ["same,a", "same,b"])]), encoding="utf-8")
     valid.write_text("text,label\nother,a\nmore,b\n", encoding="utf-8")
-    files = FilesConfig(train_file=str(train), valid_file=None if rows else str(valid))
-    report = check_data(TASKS["classify"].schema, DataConfig(files=files))
+    files = DataConfig(train_file=str(train), valid_file=None if rows else str(valid))
+    report = check_data(TASKS["classify"].schema, files)
     assert not report.ok and [issue.kind for issue in report.errors] == ["too little"]
     assert message in str(report.errors[0]) and str(report.errors[0]).count(str(train)) == 1
 

@@ -13,7 +13,7 @@ import pytest
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data.check import check_data
 from glassformer.errors import DataError, UsageError
 from glassformer.tasks import TASKS
@@ -62,9 +62,7 @@ def evaluate(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, dict,
 
 def labels_of(run: str, path: str, columns: dict[str, str] | None = None) -> list[str]:
     """Return the labels that a run is scored on."""
-    scores = glassformer.load(run, device="cpu").evaluate(
-        data=DataConfig(files=FilesConfig(test_file=path, **(columns or {})))
-    )
+    scores = glassformer.load(run, device="cpu").evaluate(data=DataConfig(test_file=path, **(columns or {})))
     return [row["truth"] for row in scores["predictions"]]
 
 
@@ -110,9 +108,9 @@ def test_a_name_of_training_that_stands_twice_is_refused(here: Path, capsys: pyt
     table(here / "twice.csv", "Text, TEXT,sentiment", [(text, text, label) for text, label in ROWS])
     code, _, err = evaluate(capsys, "r", "--test-file", "twice.csv")
     assert code == DataError.exit_code and "columns have one name" in err
-    files = FilesConfig(train_file="train.csv", test_file="twice.csv")
+    files = DataConfig(train_file="train.csv", test_file="twice.csv")
     with pytest.raises(DataError, match="columns have one name"):
-        check_data(TASKS["classify"].schema, DataConfig(files=files))
+        check_data(TASKS["classify"].schema, files)
 
 
 def test_validation_and_test_tables_are_read_by_the_columns_of_the_training_table(tmp_path: Path) -> None:
@@ -122,8 +120,8 @@ def test_validation_and_test_tables_are_read_by_the_columns_of_the_training_tabl
     train = table(tmp_path / "train.csv")
     valid = table(tmp_path / "valid.csv", "sentiment,text", [row[::-1] for row in ROWS])
     test = FORMS["another column of the same classes"](tmp_path)
-    files = FilesConfig(train_file=str(train), valid_file=str(valid), test_file=str(test))
-    data = load_text_data(TASKS["classify"].schema, DataConfig(files=files))
+    files = DataConfig(train_file=str(train), valid_file=str(valid), test_file=str(test))
+    data = load_text_data(TASKS["classify"].schema, files)
     assert data.valid.answers == TRUTH and data.test is not None and data.test.answers == TRUTH
 
 
@@ -211,6 +209,6 @@ def test_a_data_folder_is_of_built_in_data_sets(here: Path, capsys: pytest.Captu
     with pytest.raises(UsageError, match="built-in"):
         run.evaluate("valid", data=replace(run.config.data, data_dir=str(here)))
     with pytest.raises(UsageError, match="trained on other data"):
-        run.evaluate("valid", data=DataConfig(files=FilesConfig(train_file="t.csv")))
+        run.evaluate("valid", data=DataConfig(train_file="t.csv"))
     with pytest.raises(UsageError, match="test files are named"):
-        run.evaluate("valid", data=DataConfig(files=FilesConfig(test_file="train.csv")))
+        run.evaluate("valid", data=DataConfig(test_file="train.csv"))

@@ -18,7 +18,7 @@ from tests.helpers.exports import WORDS, run_of
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.cli.flags import run_folder
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.errors import UsageError
 from glassformer.explain.edits.sweeps import sweep_states
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
@@ -120,8 +120,8 @@ def matrix_run(task: str, members: int = 1, max_len: int = MAX_LEN, seed: int = 
     model = replace(config.model, d_model=16, d_ff=16, dropout=0.0, ensemble_size=members)
     config, data = replace(config, model=model, text=text, decode=decode), data_of(kind)
     if pairs:
-        files = FilesConfig(pair_column="second")
-        config = replace(config, model=replace(model, n_segments=2), data=DataConfig(files=files))
+        files = DataConfig(pair_column="second")
+        config = replace(config, model=replace(model, n_segments=2), data=files)
         data = replace(data, train=replace(data.train, text=[f"{text} [SEP] {text[::-1]}" for text in data.train.text]))
     built = TASKS[kind].from_data(config, data)
     torch.manual_seed(seed)

@@ -116,8 +116,7 @@ def test_weights_in_shards_and_in_half_precision_are_read(tmp_path: Path) -> Non
 
 def test_the_command_writes_what_the_function_does(cli: Callable, tmp_path: Path) -> None:
     source = bert_folder(tmp_path / "source")
-    done = cli("import", source, "--out", tmp_path / "run", "--json")
-    assert done.code == 0, done.err
+    done = cli("import", source, "--out", tmp_path / "run", "--json").ok
     facts = json.loads(done.out)
     assert facts["task"] == "classify" and facts["out"] == str(tmp_path / "run")
     assert cli("import", source, "--out", tmp_path / "run").code == 2
@@ -148,8 +147,8 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 def test_commands_that_need_a_training_say_that_there_was_none(cli: Callable, tmp_path: Path) -> None:
     run = str(glassformer.import_model(bert_folder(tmp_path / "source"), tmp_path / "run").path)
-    done = cli("doctor", run)
-    assert done.code == 0 and "(no log is here, only a model)" in done.out
+    done = cli("doctor", run).ok
+    assert "(no log is here, only a model)" in done.out
     for command in (["train", "--resume", run], ["compare", run, run]):
         done = cli(*command)
         assert done.code == 4 and not done.out, command
@@ -227,8 +226,8 @@ def test_auto_resume_needs_no_source_of_a_run_that_began(cli: Callable, tmp_path
         settings: dict[str, Any] = {"train_file": str(tmp_path / "t.csv"), "steps": 2, "threads": 1}
         glassformer.train("classify", out=out, init_from=str(begin), on_step=stop, **settings)
     shutil.rmtree(begin)
-    done = cli(*command)
-    assert done.code == 0 and "accuracy" in done.out and "holds a run: resuming it" in done.err
+    done = cli(*command).ok
+    assert "accuracy" in done.out and "holds a run: resuming it" in done.err
 
 
 def test_a_bare_encoder_is_explained_up_to_its_vector_and_has_no_answer(cli: Callable, tmp_path: Path) -> None:
@@ -258,8 +257,7 @@ def test_a_bare_encoder_is_explained_up_to_its_vector_and_has_no_answer(cli: Cal
     for question in (e.attribute, *sweeps, partial(e.sweep, "states", other), partial(edited.sweep, "checkpoints")):
         with pytest.raises(UsageError, match="a vector, and no answer to explain"):
             question()
-    outcome = cli("explain", tmp_path / "run", TEXT, "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = cli("explain", tmp_path / "run", TEXT, "--json").ok
     found = json.loads(outcome.out)
     assert found["attribution"] is None and found["manifest"]["predictions"] == []
     assert found["manifest"]["nodes"][-1]["id"] == "pooled"

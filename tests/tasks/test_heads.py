@@ -24,7 +24,7 @@ from tests.helpers.small import small
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data.datasets.labels import mean_and_sd, why_no_number
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, DataError, DivergedError, UsageError
@@ -190,7 +190,7 @@ def test_a_run_answers_as_it_was_evaluated(head: str, runs_of: dict[str, Path], 
     report = (folder / "report.md").read_text("utf-8")
     assert all(words in report for words in known.report)
     other = write(folder.parent / "o.jsonl", rows(head, 10, seed=3))
-    assert run.evaluate(data=DataConfig(files=FilesConfig(test_file=str(other))))["n"] == 10
+    assert run.evaluate(data=DataConfig(test_file=str(other)))["n"] == 10
     assert main(["compare", str(folder), str(folder)]) == main(["doctor", str(folder)]) == 0
     assert head != "regress" or "approximate randomization" in capfd.readouterr().out
     if head == "multilabel":

@@ -20,7 +20,7 @@ from tests.helpers.pretrained import bert_folder, byte_level
 import glassformer
 from glassformer.cli.flags import use_of
 from glassformer.cli.main import main
-from glassformer.config import DataConfig, FilesConfig, TextConfig
+from glassformer.config import DataConfig, TextConfig
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import Known, class_baselines
@@ -80,7 +80,7 @@ def run(trained: Path) -> Run:
 
 
 def read(path: Path, **files: Any) -> list[str]:
-    return load_text_data(Classify.schema, DataConfig(files=FilesConfig(train_file=str(path), **files))).train.text
+    return load_text_data(Classify.schema, DataConfig(train_file=str(path), **files)).train.text
 
 
 # --- data ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.config import Config, ModelConfig, TextConfig, TrainConfig
+from glassformer.config import TextConfig
+from glassformer.config.recipes import override
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.models import MaskedLanguageModel, TextClassifier
@@ -300,9 +301,10 @@ def test_what_does_not_fit_is_named_by_its_setting(
     section: str, name: str, value: Any, needed: str, base: Path
 ) -> None:
     known = load_pretrained(str(base))
-    changed = {section: replace(getattr(known.config, section), **{name: value})}
+    config = known.task.config
+    changed = {section: replace(getattr(config, section), **{name: value})}
     with pytest.raises(UsageError, match=rf"{section}\.{name} must be {needed}, as in .*; got {value}"):
-        check_compatible(replace(known.config, task="classify", **changed), known)
+        check_compatible(replace(config, task="classify", **changed), known)
 
 
 def test_flags_are_laid_over_what_is_taken_over(base: Path, tmp_path: Path, capsys) -> None:
@@ -319,16 +321,16 @@ def test_flags_are_laid_over_what_is_taken_over(base: Path, tmp_path: Path, caps
 
 def test_learned_positions_bind_the_longest_text(base: Path) -> None:
     plain = load_pretrained(str(base))
-    learned = replace(plain, config=replace(plain.config, model=replace(plain.config.model, positions="learned")))
-    longer = [replace(each.config, text=replace(each.config.text, max_len=300)) for each in (plain, learned)]
-    check_compatible(longer[0], plain)
+    longer = override(plain.task.config, {"max_len": 300})
+    check_compatible(longer, plain)
+    learned = {"positions": "learned"}
+    of_learned = replace(plain, task=plain.task.with_config(override(plain.task.config, learned)))
     with pytest.raises(UsageError, match=r"text\.max_len must be"):
-        check_compatible(longer[1], learned)
+        check_compatible(override(longer, learned), of_learned)
 
 
 def test_a_model_that_shares_nothing_is_told() -> None:
-    config = Config(task="lm", model=ModelConfig(), text=TextConfig(), train=TrainConfig())
-    other = PretrainedModel("runs/other", config, small("lm").task.tokenizer, {"bias": torch.zeros(3)}, "")
+    other = PretrainedModel("runs/other", small("lm").task, {"bias": torch.zeros(3)}, "")
     with pytest.raises(UsageError, match="runs/other, a run of the task lm, shares no weights"):
         copy_pretrained_weights(nn.Linear(2, 2), other)
 

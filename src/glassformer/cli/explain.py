@@ -114,8 +114,6 @@ class Served(Command):
         from glassformer.explain.page import server
 
         page = server.PageServer(subject, port=self.port, start=start)
-        if self.port is None and page.port != server.PORT:
-            logger.info(f"port {server.PORT} is taken, so this is another")
         logger.info(f"the page of {subject.path}, until Ctrl-C: {page.address}")
         console.write_json({"address": page.address}) if self.json else console.write(page.address)
         page.run(self.browser)

@@ -74,7 +74,7 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
                 check_texts_differ(loaded.train)
             schema.check(loaded.splits(), diagnostics)
         except DataError as error:
-            path, tgt = Path(data.files.train_file or data.files.src_file or data.dataset), data.files.tgt_file
+            path, tgt = Path(data.train_file or data.src_file or data.dataset), data.tgt_file
             other = f" (read with {tgt})" if tgt else ""
             diagnostics.error(path, 0, "too little", error.message.removeprefix(f"{path}: ") + other)
             loaded = None

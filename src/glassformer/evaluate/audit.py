@@ -391,7 +391,7 @@ def audit_data(schema: DataSchema, data: DataConfig) -> AuditReport:
     diagnostics = Diagnostics()
     parts = read_parts(schema, data_parts(schema, data), data, diagnostics)
     diagnostics.raise_if_any()
-    return audit(parts, schema.target, data.files.label_separator, [*dict.fromkeys(diagnostics.notes)])
+    return audit(parts, schema.target, data.label_separator, [*dict.fromkeys(diagnostics.notes)])
 
 
 def write_report(path: Path, findings: Sequence[AuditFinding]) -> None:

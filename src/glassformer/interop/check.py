@@ -66,7 +66,7 @@ def texts_to_compare(task: Task, run: Path | None, allow_changed: bool = False) 
         DataError, UsageError: the data is not there, or, unless that is allowed, has changed.
     """
     kind, data = task.explain_as, task.config.data
-    named = [value for name, value in vars(data.files).items() if name.endswith("_file") and value]
+    named = [value for name, value in vars(data).items() if name.endswith("_file") and value]
     if run is None or (data.dataset == "files" and not named):
         texts, is_sample = sample_texts(task.tokenizer, N_TEXTS), True
         texts = [f"{text} {MASK}" for text in texts] if kind == "masked_language_model" else texts

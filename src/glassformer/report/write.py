@@ -42,7 +42,7 @@ CAPTIONS = {
 def dataset(facts: RunRecord) -> str:
     """Return what it was trained on and how long that took, for a sentence."""
     data, took = facts.config.data, f" in {duration(facts.seconds)}" if facts.seconds else ""
-    file = data.files.train_file or data.files.src_file or facts.data.source
+    file = data.train_file or data.src_file or facts.data.source
     return (f"own data ({code(file)})" if data.dataset == "files" else data.dataset) + took
 
 

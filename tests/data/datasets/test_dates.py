@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 from tests.helpers.for_each import for_each
 
-from glassformer.config import Config, DataConfig, DatesConfig
+from glassformer.config import Config, DataConfig
 from glassformer.config.recipes import override
 from glassformer.data.datasets.dates import FIRST_DAY, LAST_DAY, LOCALES, load, patterns_of, write_date
 from glassformer.data.splits import TextData
@@ -19,7 +19,7 @@ from glassformer.errors import UsageError
 
 @cache
 def data() -> TextData:
-    return load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=3000)))
+    return load(DataConfig(dataset="dates", n_dates=3000))
 
 
 def test_parts_have_their_sizes_and_share_neither_a_source_nor_a_date():
@@ -37,15 +37,15 @@ def test_parts_have_their_sizes_and_share_neither_a_source_nor_a_date():
 
 
 def test_the_same_arguments_give_the_same_pairs_and_the_held_out_parts_never_change():
-    again = load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=3000)))
+    again = load(DataConfig(dataset="dates", n_dates=3000))
     assert (again.train, again.hashes) == (data().train, data().hashes)
-    other = load(DataConfig(dataset="dates", split_seed=7, dates=DatesConfig(n_dates=500)))
+    other = load(DataConfig(dataset="dates", split_seed=7, n_dates=500))
     assert (other.valid, other.test) == (data().valid, data().test)
     assert set(other.train.text) != set(data().train.text[:500])
 
 
 def test_locales_are_chosen_by_name_in_any_order():
-    chosen = load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=300, locales="de_DE, en_US")))
+    chosen = load(DataConfig(dataset="dates", n_dates=300, locales="de_DE, en_US"))
     assert chosen.extra_tokens == ("[en_US]", "[de_DE]") and "in 2 locales" in chosen.notes[0]
     for split in (chosen.train, chosen.valid, chosen.test):
         assert {text.split()[0] for text in split.text} == set(chosen.extra_tokens)
@@ -63,7 +63,7 @@ def test_locales_are_chosen_by_name_in_any_order():
 )
 def test_unknown_locales_and_more_pairs_than_they_have_are_refused(locales, n, message):
     with pytest.raises(UsageError, match=message):
-        load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=n, locales=locales)))
+        load(DataConfig(dataset="dates", n_dates=n, locales=locales))
 
     for impossible in (0, 1_000_001):
         with pytest.raises(UsageError, match="n_dates"):
@@ -72,7 +72,7 @@ def test_unknown_locales_and_more_pairs_than_they_have_are_refused(locales, n, m
 
 def test_the_locale_of_fewest_patterns_has_enough_pairs():
     locale = min(LOCALES, key=lambda name: len(patterns_of(name)))
-    assert len(load(DataConfig(dataset="dates", dates=DatesConfig(n_dates=2000, locales=locale))).test) == 2000
+    assert len(load(DataConfig(dataset="dates", n_dates=2000, locales=locale)).test) == 2000
 
 
 @for_each("locale", LOCALES)

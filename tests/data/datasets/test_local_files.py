@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 from tests.helpers.reading import written
 
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data.datasets.labels import visible
 from glassformer.data.datasets.local_files import load_test, load_text_data
 from glassformer.data.splits import TextData
@@ -38,7 +38,7 @@ def examples(data) -> set[tuple[str, str]]:
 
 
 def load(task: str, split_seed: int = 0, **files: Any) -> TextData:
-    return load_text_data(TASKS[task].schema, DataConfig(split_seed=split_seed, files=FilesConfig(**files)))
+    return load_text_data(TASKS[task].schema, DataConfig(split_seed=split_seed, **files))
 
 
 def test_a_table_is_read_by_the_columns_that_flags_name_and_a_share_is_set_aside(tmp_path):
@@ -59,7 +59,7 @@ def test_a_table_is_read_by_the_columns_that_flags_name_and_a_share_is_set_aside
 def test_any_csv_that_python_writes_is_read_back(tmp_path, rows):
     labels = {label.strip() for _, label in rows}
     path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
-    config = DataConfig(files=FilesConfig(train_file=path, test_file=path, valid_file=path))
+    config = DataConfig(train_file=path, test_file=path, valid_file=path)
     if len(labels) < 2:
         with pytest.raises(DataError, match="two or more labels"):
             load_text_data(TASKS["classify"].schema, config)
@@ -150,7 +150,7 @@ def test_a_text_file_with_parts_of_its_own_is_left_whole(tmp_path):
     assert data.train.text[0] + data.valid.text[0] == "word " * 100
     data = load("lm", train_file=book, valid_file=test)
     assert (data.train.text, data.valid.text, data.test) == (["word " * 100], ["end"], None)
-    assert load_test(TASKS["lm"].schema, DataConfig(files=FilesConfig(test_file=test))).text == ["end"]
+    assert load_test(TASKS["lm"].schema, DataConfig(test_file=test)).text == ["end"]
 
 
 @pytest.mark.parametrize("n_files", [3, 20])

@@ -14,7 +14,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.reading import read, reviews, table, written
 
 from glassformer.cli.main import main
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data.check import check_data
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.labels import similar_labels
@@ -270,7 +270,7 @@ def test_of_a_kind_of_problem_ten_are_printed(tmp_path: Path, capsys: pytest.Cap
 
 def test_a_limit_that_leaves_one_class_is_refused_by_the_check(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(table(ROWS, HEADER), encoding="utf-8")
-    data = DataConfig(limit=1, files=FilesConfig(train_file=str(tmp_path / "a.csv")))
+    data = DataConfig(limit=1, train_file=str(tmp_path / "a.csv"))
     [problem] = check_data(TASKS["classify"].schema, data).errors
     assert "two or more labels are needed" in problem.message
 
@@ -496,7 +496,7 @@ def test_a_test_file_is_read_alike(tmp_path: Path) -> None:
     path.write_text(table([("one", NFD), ("two", "pos\u200b")], HEADER), encoding="utf-8")
     known = partial(CLASSIFY.check_rows, known=["négatif", "pos"])
     schema = DataSchema("classify", TASKS["classify"].schema.columns, check=known)
-    assert load_test(schema, DataConfig(files=FilesConfig(test_file=str(path)))).answers == ["négatif", "pos"]
+    assert load_test(schema, DataConfig(test_file=str(path))).answers == ["négatif", "pos"]
     path.write_text(table([("one", "Pos")], HEADER), encoding="utf-8")
     with pytest.raises(DataError, match=r"t\.csv:2: label 'Pos' is not one of the training data's .négatif, pos"):
-        load_test(schema, DataConfig(files=FilesConfig(test_file=str(path))))
+        load_test(schema, DataConfig(test_file=str(path)))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.helpers.for_each import for_each
 
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data.check import check_data
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.diagnostics import Diagnostics
@@ -101,7 +101,7 @@ def test_the_columns_of_training_are_read_again(suffix: str, tmp_path: Path) -> 
         right, wrong = {"ner_tags": ["B-X", "O"]}, {"tags": ["O", "B-X"]}
         write(train, *({"tokens": each} | right for each in words))
         write(test, *({"tokens": each} | wrong | right for each in words))
-    data = load_text_data(Tag.schema, DataConfig(files=FilesConfig(train_file=str(train), test_file=str(test))))
+    data = load_text_data(Tag.schema, DataConfig(train_file=str(train), test_file=str(test)))
     assert data.test is not None and {*data.test.answers} == {"B-X\nO"}
 
 
@@ -205,7 +205,7 @@ def test_other_files_and_columns_are_refused(tmp_path: Path) -> None:
 
 
 def load(train: Path, **files: Any) -> Any:
-    return load_text_data(Tag.schema, DataConfig(files=FilesConfig(train_file=str(train), **files)))
+    return load_text_data(Tag.schema, DataConfig(train_file=str(train), **files))
 
 
 @for_each(
@@ -238,7 +238,7 @@ def test_each_tag_stays_in_training_where_validation_is_set_aside(tmp_path: Path
 
 def test_a_check_counts_words_and_spans_by_label(tmp_path: Path) -> None:
     path = write(tmp_path / "a.conll", CONLL, "\nBob N B-PER\n")
-    report = check_data(Tag.schema, DataConfig(files=FilesConfig(train_file=str(path), valid_file=str(path))))
+    report = check_data(Tag.schema, DataConfig(train_file=str(path), valid_file=str(path)))
     assert report.ok and report.sizes == {"train": 3, "valid": 3}
     wanted = {"train: words": 6, "train: words tagged O": 2, "train: spans of PER": 2, "train: spans of LOC": 1}
     assert wanted.items() <= report.counts.items()

@@ -127,9 +127,9 @@ def load(data: DataConfig) -> TextData:
     Raises:
         UsageError: an unknown locale, or more pairs than a few locales have.
     """
-    chosen = LOCALES if data.dates.locales is None else [name.strip() for name in data.dates.locales.split(",")]
+    chosen = LOCALES if data.locales is None else [name.strip() for name in data.locales.split(",")]
     if unknown := [name for name in chosen if name not in LOCALES]:
-        message = f"expected locales of dates in data.dates.locales, not {unknown[0]!r}"
+        message = f"expected locales of dates in data.locales, not {unknown[0]!r}"
         raise UsageError(message, f"{nearest(unknown[0], LOCALES)}choose among {', '.join(LOCALES)}")
     locales = [locale for locale in LOCALES if locale in chosen]
     days = np.arange(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1)
@@ -137,10 +137,10 @@ def load(data: DataConfig) -> TextData:
     days = np.random.default_rng(SEED).permutation(days)
     valid_days, test_days, train_days = np.split(days, [n_held_out, 2 * n_held_out])
     # Random draws find a quarter of all pairs soon; some patterns write a day alike.
-    n, most = data.dates.n_dates, len(train_days) * sum(len(patterns_of(locale)) for locale in locales) // 4
+    n, most = data.n_dates, len(train_days) * sum(len(patterns_of(locale)) for locale in locales) // 4
     if n > most:
         message = f"{counted(len(locales), 'locales')} can give {most:,} pairs, not {n:,}"
-        raise UsageError(message, "choose more locales (data.dates.locales) or fewer pairs (data.dates.n_dates)")
+        raise UsageError(message, "choose more locales (data.locales) or fewer pairs (data.n_dates)")
     train = _draw(locales, train_days, n, [SEED, 0, data.split_seed], "dates/train")
     valid = _draw(locales, valid_days, N_HELD_OUT, [SEED, 1], "dates/valid")
     test = _draw(locales, test_days, N_HELD_OUT, [SEED, 2], "dates/test")

@@ -123,7 +123,7 @@ def load_test(
 
 def data_parts(schema: DataSchema, data: DataConfig, need_train: bool = True) -> dict[str, Part]:
     """Return the files of "train", "valid" and "test", as the flags name them."""
-    parts = {name: _part(data.files, name) for name in ("train", "valid", "test")}
+    parts = {name: _part(data, name) for name in ("train", "valid", "test")}
     if need_train and not parts["train"]:
         hint = "give --train-file, for translating --src-file and --tgt-file, or a built-in data set as recipe"
         raise UsageError("no training data is named", hint)
@@ -142,7 +142,7 @@ def read_parts(
     Problems go to `diagnostics`, including those that the task finds in the targets; rows with others are dropped.
     """
     splits = dict[str, Split]()
-    files, specs = data.files, schema.columns or ()
+    files, specs = data, schema.columns or ()
     diagnostics.form = files
     if may_be_pairs(specs) and (files.pair_column is not None or (known is not None and len(known.headers) > 2)):
         specs = with_second(specs)

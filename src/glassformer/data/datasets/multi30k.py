@@ -36,7 +36,7 @@ def load(data: DataConfig) -> TextData:
         UsageError: a language that task 1 does not have, or the same one twice.
         DataError: the files are damaged or misaligned, or cannot be found or fetched.
     """
-    src, tgt = data.multi30k.src_lang, data.multi30k.tgt_lang
+    src, tgt = data.src_lang, data.tgt_lang
     if len({src, tgt} & {*LANGUAGES}) < 2:
         message = f'Multi30k has no pairs of the languages "{src}" and "{tgt}"'
         raise UsageError(message, f"choose two of {', '.join(LANGUAGES)}")

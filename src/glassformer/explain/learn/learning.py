@@ -519,8 +519,7 @@ def training_settings(subject: Subject, request: TraceRequest) -> TrainConfig:
     """
     config = subject.task.config.train
     if request.lr is not None:
-        muon = replace(config.muon, matrix_lr=config.muon.matrix_lr * request.lr / config.lr)
-        config = replace(config, lr=request.lr, muon=muon)
+        config = replace(config, lr=request.lr, matrix_lr=config.matrix_lr * request.lr / config.lr)
     return config if request.optimizer is None else replace(config, optimizer=request.optimizer)
 
 

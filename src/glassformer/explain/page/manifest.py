@@ -203,7 +203,7 @@ def run_info(subject: Subject) -> RunInfo:
         "examples": examples(subject),
         "checkpoints": list_checkpoints(subject),
         "limits": LIMITS,
-        "learn": _fields(LearnDefaults, train, matrix_lr=train.muon.matrix_lr, examples=answers[:N_ANSWERS]),
+        "learn": _fields(LearnDefaults, train, examples=answers[:N_ANSWERS]),
         "operations": operations_json(),
     }
 
