@@ -182,9 +182,9 @@ def beam_search(
             n_finished += is_end.sum(dim=1)
             each = torch.cat([_of_parents(token_log_probs, parent), own], dim=2)
             found = (x[is_end].tolist() for x in (_of_parents(tokens, parent), score, total, each))
-            for i, *ended, of_ids in zip(is_end.nonzero()[:, 0].tolist(), *found, strict=True):
+            for i, ids, of_score, of_total, of_ids in zip(is_end.nonzero()[:, 0].tolist(), *found, strict=True):
                 kept = finished[int(sentence[i])]
-                kept.append(Hypothesis(*ended, True, of_ids))
+                kept.append(Hypothesis(ids, of_score, of_total, True, of_ids))
                 kept.sort(key=lambda hypothesis: -hypothesis.score)  # older ones first on ties
                 if len(kept) >= n_best:
                     worst_kept[i] = kept[n_best - 1].score
