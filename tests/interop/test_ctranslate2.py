@@ -318,7 +318,7 @@ def test_other_tokens_around_a_source_are_refused_for_ctranslate2(
     folder = translator_folder(monkeypatch, tmp_path)
     run = load(import_folder(folder, tmp_path / "run").out)
     special = replace(run.task.tokenizer.special, prefix=(5,))
-    run.task.tokenizer = Tokenizer.imported(run.task.tokenizer.to_json(), special)
+    run.task.tokenizer = Tokenizer.imported(json.loads(run.task.tokenizer.to_json()), special)
     with pytest.raises(UsageError, match="puts no a, "):
         run.export("ctranslate2", tmp_path / "again")
     assert not (tmp_path / "again").exists()

@@ -22,7 +22,7 @@ from glassformer.config import TextConfig
 from glassformer.config.recipes import override
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.models import MaskedLanguageModel, TextClassifier
+from glassformer.models import MaskedLanguageModel
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.runs.folder import RunFolder
@@ -53,13 +53,6 @@ def table(path: Path, n: int, seed: int) -> Path:
     rows = [f"{text},{label}" for text, label in zip(*texts(n, seed), strict=True)]
     path.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -132,15 +125,6 @@ def test_what_stands_before_a_hidden_character_does_not_spell_it() -> None:
 
 
 # The model
-
-
-def test_its_encoder_is_that_of_a_classifier_by_name_and_shape() -> None:
-    config = replace(MODEL, positions="learned", pre_norm=False)
-    masked, classifier = MaskedLanguageModel(config, 50, 12, 300), TextClassifier(config, 50, 2, 12, 300)
-    shapes = [{name: p.shape for name, p in model.named_parameters()} for model in (masked, classifier)]
-    heads = {name for name in shapes[1] if name.startswith("head.")}
-    assert shapes[1].keys() - shapes[0].keys() == heads
-    assert all(shapes[0][name] == shapes[1][name] for name in shapes[1].keys() - heads)
 
 
 @for_each("tied", [True, False])

@@ -479,7 +479,7 @@ def encode_for_classifier(subject: Subject, request: TraceRequest) -> EncodedTex
     else:
         spans = t.offsets(read)
     ids, keep = t.encode(read), keep or text.truncate
-    [(_, surfaces)] = t.encode_with_surfaces([read]) if t.ngrams else [([], [])]
+    [(_, surfaces)] = t.read([read]) if t.ngrams else [([], [])]
     kept = t.truncate(ids, t.room(min(text.max_len, MAX_TOKENS)), keep, list(range(len(ids))))
     return encode_kept(subject, request, ids, spans, surfaces, kept, keep, t.room(text.max_len))
 
