@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.helpers.tiny_runs import Runs
 
+import glassformer
 from glassformer import api
 from glassformer.config.recipes import load_recipe
+from glassformer.errors import CheckpointError
 
 
 @pytest.mark.parametrize(
@@ -38,3 +41,11 @@ def test_the_settings_of_a_pretrained_run(
     )
     expected = recipe_names_it if uses is None else uses
     assert (config.model.d_model == 16, config.train.init_from) == (expected, base if expected else None)
+
+
+def test_several_folders_where_one_is_expected_are_named(cli: Callable) -> None:
+    for use in (glassformer.load, lambda name: glassformer.dry_run("classify", init_from=name)):
+        with pytest.raises(CheckpointError, match="a,b names several folders, and one run folder is expected") as error:
+            use("a,b")
+        assert error.value.hint == "name one of them: a"
+    assert "a,b names several folders" in cli("train", "classify", "--init-from", "a,b").err
