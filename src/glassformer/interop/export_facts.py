@@ -207,7 +207,7 @@ def choose(
 ) -> tuple[str, tuple[str, ...]]:
     """Return the model class that a model becomes in the library `target`, and what differs there, a sentence each.
 
-    `kind` is `Task.explain_as`; `n_members` is 1, or all of an ensemble; `tokenizer` is that of the model (`Tokenizer`).
+    `kind` is `Task.explain_as`; `n_members` is 1, or all of an ensemble; `tokenizer` is the model's `Tokenizer`.
 
     Raises:
         UsageError: it cannot hold the model; the setting is named.
