@@ -228,14 +228,6 @@ EXPLANATION: dict[str, Call] = {
     "keep": lambda c: c.e.keep(c.out / "kept"),
     "plot": lambda c: c.e.plot,
     "check_has_answer": lambda c: c.e.check_has_answer(),
-    "run": lambda c: c.e.run,
-    "labels": lambda c: c.e.labels,
-    "random_drops": lambda c: c.e.random_drops,
-    "precision": lambda c: c.e.precision,
-    "is_classifier": lambda c: c.e.is_classifier,
-    "is_number": lambda c: c.e.is_number,
-    "answered": lambda c: c.e.answered,
-    "generated": lambda c: c.e.generated,
 }
 """A call of each method and property of `Explanation`; behind a colon, with other arguments."""
 PLOTS: dict[str, Call] = {
@@ -271,6 +263,16 @@ RUN: dict[str, Call] = {
 }
 RUN["learn"] = lambda c: c.run.learn(c.e.request.text, ANSWERS[c.task], steps=1, member=c.e.request.member)
 NO_CELL = {"Run": {"train", "evaluate", "export"}, "Service": {"subject"}}
+NO_CELL["Explanation"] = {
+    "run",
+    "labels",
+    "random_drops",
+    "precision",
+    "is_classifier",
+    "is_number",
+    "answered",
+    "generated",
+}
 NO_CELL["Run"] |= {"path", "task", "model", "answering", "device", "precision", "computing", "config"}
 NO_CELL["Run"] |= {"labels", "text_columns"}
 NO_CELL["Service"] |= {"training", "probes", "probe", "control"}

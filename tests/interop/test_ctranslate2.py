@@ -17,6 +17,7 @@ import pytest
 import tokenizers
 import torch
 from tests.helpers.exports import CONTEXT, PRETRAINED, SOME, TEXTS, TOKENS, V, random_model, run_of
+from tests.helpers.pretrained import put_keys
 from tests.helpers.recompute import check_every_record
 
 from glassformer.api import load
@@ -157,11 +158,6 @@ def folder(of_others: Path, tmp_path: Path) -> Path:
     return shutil.copytree(of_others, tmp_path / "others")
 
 
-def _put(folder: Path, **config: Any) -> None:
-    found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    _write(folder, "config.json", json.dumps(found | config))
-
-
 def test_a_shorter_text_can_be_chosen_and_a_longer_one_not(make: Any, tmp_path: Path) -> None:
     run = make("translate", positions="learned")
     run.export("ctranslate2", tmp_path / "out")
@@ -189,13 +185,13 @@ DAMAGED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "link": (lambda f: _link(f, "model.bin"), "is a link"),
     "folder": (lambda f: ((f / "config.json").unlink(), (f / "config.json").mkdir()), "is a folder"),
     "config": (lambda f: _write(f, "config.json", "[1]"), "expected `object`, got `array`"),
-    "type": (lambda f: _put(f, unk_token=5), "unk_token: expected `str`, got `int`"),
-    "epsilon": (lambda f: _put(f, layer_norm_epsilon="x"), "layer_norm_epsilon: expected `float"),
-    "large epsilon": (lambda f: _put(f, layer_norm_epsilon=2.0), "norm_eps"),
-    "roles": (lambda f: _put(f, eos_token="</s>"), "lacks '</s>'"),
-    "start": (lambda f: _put(f, decoder_start_token=None), "leaves the first token"),
-    "numbers": (lambda f: _put(f, quantization_type=1), "quantization_type is 1"),
-    "unknown": (lambda f: _put(f, odd=1), "odd"),
+    "type": (lambda f: put_keys(f / "config.json", unk_token=5), "unk_token: expected `str`, got `int`"),
+    "epsilon": (lambda f: put_keys(f / "config.json", layer_norm_epsilon="x"), "layer_norm_epsilon: expected `float"),
+    "large epsilon": (lambda f: put_keys(f / "config.json", layer_norm_epsilon=2.0), "norm_eps"),
+    "roles": (lambda f: put_keys(f / "config.json", eos_token="</s>"), "lacks '</s>'"),
+    "start": (lambda f: put_keys(f / "config.json", decoder_start_token=None), "leaves the first token"),
+    "numbers": (lambda f: put_keys(f / "config.json", quantization_type=1), "quantization_type is 1"),
+    "unknown": (lambda f: put_keys(f / "config.json", odd=1), "odd"),
 }
 
 
@@ -250,7 +246,7 @@ def test_a_translator_of_others_is_read_used_explained_and_written_again(
     config: dict[str, Any], folder: Path, make: Any, tmp_path: Path
 ) -> None:
     """Without a tokenizer the letters are the tokens; nothing may end a source, and an end token begin a target."""
-    _put(folder, **config)
+    put_keys(folder / "config.json", **config)
     made = import_folder(folder, tmp_path / "run")
     assert made.check is not None and made.check.largest_difference < 1e-4
     assert made.check.equal_answers == 1 or "decoder_start_token" not in config  # else no random text ends

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.helpers.exports import SOME, TEXTS, random_model
@@ -12,7 +11,6 @@ from tests.helpers.exports import SOME, TEXTS, random_model
 from glassformer.config import DecodeConfig
 from glassformer.interop.hf_model import write_hf
 from glassformer.interop.hf_settings import CLASSES
-from glassformer.interop.transfer import export
 from glassformer.models import LanguageModel, Translator
 from glassformer.text.tokenizer import Tokenizer
 
@@ -46,16 +44,3 @@ def test_a_tokenizer_is_the_same_under_every_model_type(kind: str, ends: bool, t
                 ids = ours.encode(text)
                 assert one(text)["input_ids"] == ([*ids, 3] if ends else ids)
                 assert one.decode(ids, skip_special_tokens=True) == ours.decode(ids)
-
-
-def test_transformers_generates_what_the_run_translates(make: Any, tmp_path: Path) -> None:
-    """By the settings of generation in the folder: where a translation begins and ends."""
-    import transformers
-
-    run = make("translate")
-    export(run, "hf", tmp_path / "out")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
-    ids = model.generate(**tokenizer("abc", return_tensors="pt"), num_beams=1, max_new_tokens=8, max_length=None)
-    ours = run.predict("abc", beam_size=1, max_new_tokens=8)
-    assert tokenizer.decode(ids[0], skip_special_tokens=True) == ours["translation"]
