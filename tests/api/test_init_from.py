@@ -43,9 +43,9 @@ def test_the_settings_of_a_pretrained_run(
     assert (config.model.d_model == 16, config.train.init_from) == (expected, base if expected else None)
 
 
-def test_several_folders_where_one_is_expected_are_named(cli: Callable) -> None:
+def test_several_folders_are_not_the_one_that_is_expected(cli: Callable) -> None:
     for use in (glassformer.load, lambda name: glassformer.dry_run("classify", init_from=name)):
-        with pytest.raises(CheckpointError, match="a,b names several folders, and one run folder is expected") as error:
+        with pytest.raises(CheckpointError, match="a,b is not one run folder") as error:
             use("a,b")
-        assert error.value.hint == "name one of them: a"
-    assert "a,b names several folders" in cli("train", "classify", "--init-from", "a,b").err
+        assert error.value.hint == "give the one that out named"
+    assert "a,b is not one run folder" in cli("train", "classify", "--init-from", "a,b").err

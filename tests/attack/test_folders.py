@@ -7,15 +7,15 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tests.attack.conftest import TEXT, Victims
-from tests.helpers.hostile import BYTES, Attack, file_attacks, forge, key_attacks, peak_bytes, query
+from tests.helpers.hostile import BYTES, Answer, Attack, file_attacks, forge, key_attacks, peak_bytes, query
 from tests.helpers.small import config_of, data_of, small_run
+from tests.helpers.tiny_runs import SMALL
 
 from glassformer import load
 from glassformer.config import ModelConfig, TextConfig
@@ -25,10 +25,32 @@ from glassformer.tasks import restoring
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.finalize import model_metadata
 
+TEXT = "a good film"
 MODEL = ["config.json", "model.safetensors", "tokenizer.json", "manifest.json", "README.md"]
 RECORDS = ["evaluation.json", "data.json", "env.json", "metrics.jsonl"]
 RUN = ["config.toml", "predictions.jsonl", "tokenizer.json", *RECORDS]
 FAST = {repr(x)[:40] for x in (None, -1, 10**35, float("nan"), "x" * 100_000, [[1], ["x"]], {"a": {"b": []}})}
+
+
+@dataclass(frozen=True)
+class Victims:
+    """What is attacked, the data to query it with, and its right answer."""
+
+    run: Path
+    table: Path
+    answer: Answer
+
+
+@pytest.fixture(scope="module")
+def victims(tmp_path_factory: pytest.TempPathFactory) -> Victims:
+    folder = tmp_path_factory.mktemp("victims")
+    table, run = folder / "table.csv", folder / "run"
+    rows = [f'"a {"good" if i % 2 else "bad"} film, number {i}",{"pos" if i % 2 else "neg"}\n' for i in range(60)]
+    table.write_text("text,label\n" + "".join(rows), encoding="utf-8", newline="\n")
+    words = ["--text.tokenizer", "word", "--text.ngrams", "50", "--text.bigrams", "20"]
+    made = query("train", "classify", "--train-file", table, "--out", run, *words, *SMALL)
+    assert made.code == 0, made.err
+    return Victims(run, table, query("predict", run, TEXT, "--json"))
 
 
 def judge(victims: Victims, folder: Path, attacks: Iterable[Attack], *commands: str) -> Counter[int]:

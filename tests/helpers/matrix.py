@@ -218,11 +218,8 @@ EXPLANATION: dict[str, Call] = {
     "attribute:prediction": lambda c: c.e.attribute(prediction=last_of(c)),
     "what_if": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.self.context[head:1]=0"),
     "what_if:B": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.state[token:0]=B", other=c.other),
-    "sweep:parts": lambda c: c.e.sweep("parts"),
-    "sweep:keys": lambda c: c.e.sweep("keys"),
-    "sweep:layers": lambda c: c.e.sweep("layers"),
+    **{f"sweep:{kind}": lambda c, kind=kind: c.e.sweep(kind) for kind in ("parts", "keys", "layers", "checkpoints")},
     "sweep:states": lambda c: c.e.sweep("states", c.other),
-    "sweep:checkpoints": lambda c: c.e.sweep("checkpoints"),
     "sweep:contributions": lambda c: c.e.sweep("contributions", prediction=last_of(c)),
     "save": lambda c: c.e.save(c.out / "page.html"),
     "keep": lambda c: c.e.keep(c.out / "kept"),
@@ -230,6 +227,7 @@ EXPLANATION: dict[str, Call] = {
     "check_has_answer": lambda c: c.e.check_has_answer(),
 }
 """A call of each method and property of `Explanation`; behind a colon, with other arguments."""
+SWEEPS = ("parts", "keys", "layers", "contributions", "checkpoints")
 PLOTS: dict[str, Call] = {
     "attention": lambda c: c.e.plot.attention(head=1),
     "attribution": lambda c: c.e.plot.attribution(),
@@ -245,12 +243,8 @@ SERVICE: dict[str, Call] = {
     "attribute": lambda c: c.service.attribute(c.body(method="erase")),
     "attribute:integrated_gradients": lambda c: c.service.attribute(c.body(method="integrated_gradients")),
     "erase": lambda c: c.service.erase(c.body(erase=a_word(c.e))),
-    "sweep:parts": lambda c: c.service.sweep(c.body(kind="parts")),
-    "sweep:keys": lambda c: c.service.sweep(c.body(kind="keys")),
-    "sweep:layers": lambda c: c.service.sweep(c.body(kind="layers")),
-    "sweep:contributions": lambda c: c.service.sweep(c.body(kind="contributions")),
+    **{f"sweep:{kind}": lambda c, kind=kind: c.service.sweep(c.body(kind=kind)) for kind in SWEEPS},
     "sweep:states": lambda c: c.service.sweep(c.body(kind="states", other=c.second)),
-    "sweep:checkpoints": lambda c: c.service.sweep(c.body(kind="checkpoints")),
     "save": lambda c: c.service.save({"request": c.e.request.to_json()}),
 }
 RUN: dict[str, Call] = {

@@ -10,20 +10,23 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.helpers.exports import CONTEXT, KINDS, forms, letters, random_model
+from tests.helpers.exports import CONTEXT, KINDS, SOME, TEXTS, forms, letters, random_model
 from tests.helpers.pretrained import WORDS, byte_level, put_keys, wordpiece
 from tests.helpers.sentencepiece import charsmap
 
 import glassformer
-from glassformer.config import DecodeConfig
+from glassformer.config import DecodeConfig, TextConfig
 from glassformer.interop import check as checking
 from glassformer.interop.check import check_import, sample_texts
-from glassformer.interop.export_facts import WRITERS
+from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, WRITERS, ExportFacts
 from glassformer.interop.hf_model import write_hf
 from glassformer.interop.hf_settings import CLASSES, TABLES, keys_of
 from glassformer.interop.imported import restore_imported
 from glassformer.interop.transfer import import_folder, read_source
+from glassformer.models import LanguageModel, Translator
 from glassformer.models.encoder_models import label_logits
+from glassformer.tasks import task_of_kind
+from glassformer.text.tokenizer import Tokenizer
 
 KNOWN = {"n_layers": 2, "d_model": 24, "n_heads": 3, "d_ff": 40, "max_len": 32}
 
@@ -70,6 +73,7 @@ def unigram(folder: Path) -> None:
     backend.save(str(folder / "tokenizer.json"))
 
 
+TAGS = {0: "O", 1: "B-PER", 2: "I-PER"}
 CASES: list[tuple[str, dict[str, Any], Callable[[Path], None], str]] = [
     ("BertForSequenceClassification", {**BERT, "num_labels": 3}, wordpiece, "classify"),
     ("BertForSequenceClassification", {**BERT, "num_labels": 2}, wordpiece, "classify"),
@@ -79,6 +83,7 @@ CASES: list[tuple[str, dict[str, Any], Callable[[Path], None], str]] = [
         wordpiece,
         "multilabel",
     ),
+    ("BertForTokenClassification", {**BERT, "id2label": TAGS}, wordpiece, "tag"),
     ("BertForPreTraining", BERT, wordpiece, "pretrain"),
     ("BertModel", BERT, wordpiece, "embed"),
     ("DistilBertForSequenceClassification", {**DISTIL, "num_labels": 3}, wordpiece, "classify"),
@@ -165,8 +170,11 @@ def test_logits_and_tokens_are_theirs(
         assert tokenizer(text)["input_ids"] == ids, text
         check_numbers(model, theirs, kind, torch.tensor([ids[: model.max_len] or [t.eos_id]]))
     if write is None:
+        facts = ExportFacts("hf", name, task_of_kind(kind), kind, "run", CONTEXT - 1, CONTEXT, "float32", {})
+        (folder / FACTS).write_bytes(facts.to_json())
+        t.save(folder / RUN_TOKENIZER)
         task, again = restore_imported(read_source(folder))
-        assert task.explain_as == kind and again.max_len == model.max_len
+        assert task.explain_as == kind and again.max_len == model.max_len and task.tokenizer.sha256 == t.sha256
         assert same_weights(model, again) or (kind == "language_model" and settings["embedding_init_std"] is None)
         for text in texts:
             check_numbers(model, again, kind, torch.tensor([t.encode(text)[: CONTEXT - 1] or [t.eos_id]]))
@@ -196,6 +204,36 @@ def check_numbers(model: Any, theirs: Any, kind: str, ids: torch.Tensor) -> None
     if kind not in ("text_embedder", "multilabel_classifier"):
         ours, others = ours.log_softmax(dim=-1), others.log_softmax(dim=-1)
     torch.testing.assert_close(others, ours, atol=2e-5, rtol=1e-5)
+
+
+HOSTILE = [*TEXTS, "[PAD] [MASK]", "▁a ▁", "😀 é e\u0301", "a\r\nb\tc", " two  spaces ", "x" * 10_000, "<0x41> [EOS]"]
+
+
+@pytest.mark.parametrize("kind", ["word", "char", "bpe", "byte-bpe"])
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_tokenizer_is_the_same_under_every_model_type(kind: str, ends: bool, tmp_path: Path) -> None:
+    """Transformers replaces the tokenizer of some model types by one of its own, which gives other ids."""
+    import transformers
+
+    texts = ["the cat sat on the mat, and the dog ran away. é 好 " * 4] * 3
+    ours = Tokenizer.train(texts, TextConfig(tokenizer=kind, vocab_size=300))
+    model = random_model(Translator if ends else LanguageModel, SOME[0])
+    for model_type in ["pegasus", "marian"] if ends else ["llama", "gpt2"]:
+        folder = tmp_path / model_type
+        folder.mkdir()
+        architecture = next(n for n, its in CLASSES.items() if its[0] == model_type)
+        for name, data in write_hf(model, ours, DecodeConfig(), architecture):
+            if "tokenizer" in name:
+                (folder / name).write_bytes(data)
+        (folder / "config.json").write_text(json.dumps({"model_type": model_type}), encoding="utf-8")
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        assert len(theirs) == ours.vocab_size
+        theirs.save_pretrained(folder / "again")
+        for one in (theirs, transformers.AutoTokenizer.from_pretrained(folder / "again")):
+            for text in HOSTILE:
+                ids = ours.encode(text)
+                assert one(text)["input_ids"] == ([*ids, 3] if ends else ids)
+                assert one.decode(ids, skip_special_tokens=True) == ours.decode(ids)
 
 
 def test_each_class_goes_both_ways_that_is_read_and_written() -> None:

@@ -165,12 +165,9 @@ class RunFolder:
             hint = f"use it with: {glassformer_command('predict', self.path)}"
             raise CheckpointError(f"{self.path} is an exported model, not a run", hint)
         if (folder := self.model_folder) is None:
-            if "," in (word := str(self.path)) and not self.path.exists():
-                what = f"{word} names several folders, and one run folder is expected"
-                raise CheckpointError(what, f"name one of them: {word.partition(',')[0]}")
+            what = "holds no trained model" if self.path.exists() else "is not one run folder"
             resumed = f"resume with: {self.resume_command}; add --finish to use what is trained so far"
-            hint = resumed if self.resumable else "give the folder that --out named"
-            raise CheckpointError(f"{self.path} holds no trained model", hint)
+            raise CheckpointError(f"{self.path} {what}", resumed if self.resumable else "give the one that --out named")
         if not (folder / MANIFEST).is_file():
             message = f"{folder} is a model of another library, or lacks its {MANIFEST}"
             raise CheckpointError(message, f"import it: {glassformer_command('import', folder, '--out', 'RUN')}")
