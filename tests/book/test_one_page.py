@@ -97,24 +97,6 @@ def test_weights_go_to_the_library_with_equal_logits(name: str, kind: type) -> N
         to_library(nn.Linear(2, 3))
 
 
-def test_a_small_model_learns_to_copy() -> None:
-    """A source that is written again exercises all of it: both stacks, masks, training and decoding."""
-    torch.manual_seed(0)
-    config = one_page.Config(n_layers=1, d_model=32, n_heads=2, d_ff=64, dropout=0.0)
-    model = one_page.EncoderDecoder(config, 9)
-
-    def texts(n: int) -> Tensor:
-        return nn.functional.pad(
-            nn.functional.pad(torch.randint(3, 9, (n, 3)), (1, 0), value=one_page.BEGIN), (0, 1), value=one_page.END
-        )
-
-    batches = (((source, source[:, :-1]), one_page.shift(source)[1]) for source in map(texts, [64] * 150))
-    losses = one_page.train(model, batches, 5e-3, warmup=50)
-    source = texts(100)
-    right = (one_page.translate(model, source, 5)[:, :5] == source).all(dim=1).float().mean()
-    assert losses[-1] < losses[0] / 2 and right > 0.9
-
-
 def test_no_day_is_in_two_parts_and_a_date_is_read_in_one_way() -> None:
     parts = [set(part) for part in one_page.split_days()]
     assert len(set.union(*parts)) == sum(map(len, parts)) == 36_525 and [len(p) for p in parts[1:]] == [2_000, 2_000]
