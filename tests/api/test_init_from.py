@@ -45,7 +45,7 @@ def test_the_settings_of_a_pretrained_run(
 
 def test_several_folders_are_not_the_one_that_is_expected(cli: Callable) -> None:
     for use in (glassformer.load, lambda name: glassformer.dry_run("classify", init_from=name)):
-        with pytest.raises(CheckpointError, match="a,b is not one run folder") as error:
+        with pytest.raises(CheckpointError, match="one run folder is expected, and a,b holds") as error:
             use("a,b")
-        assert error.value.hint == "give the one that out named"
-    assert "a,b is not one run folder" in cli("train", "classify", "--init-from", "a,b").err
+        assert error.value.hint == "give the folder that out named"
+    assert "one run folder is expected, and a,b holds" in cli("train", "classify", "--init-from", "a,b").err

@@ -276,7 +276,7 @@ def test_a_run_needs_its_base_until_there_is_a_checkpoint_and_then_only_the_same
     glassformer.resume(tmp_path / "cut")
     for found in (weights_of(tmp_path / name) for name in ("begun", "cut")):
         assert all(torch.equal(found[name], expected[name]) for name in expected)
-    with pytest.raises(CheckpointError, match="is not one run folder"):
+    with pytest.raises(CheckpointError, match="holds no trained model"):
         glassformer.resume(tmp_path / "changed")
     shutil.copytree(whole, away)
     with pytest.raises(CheckpointError, match="have changed since"):

@@ -165,9 +165,9 @@ class RunFolder:
             hint = f"use it with: {glassformer_command('predict', self.path)}"
             raise CheckpointError(f"{self.path} is an exported model, not a run", hint)
         if (folder := self.model_folder) is None:
-            what = "holds no trained model" if self.path.exists() else "is not one run folder"
             resumed = f"resume with: {self.resume_command}; add --finish to use what is trained so far"
-            raise CheckpointError(f"{self.path} {what}", resumed if self.resumable else "give the one that --out named")
+            hint = resumed if self.resumable else "give the folder that --out named"
+            raise CheckpointError(f"one run folder is expected, and {self.path} holds no trained model", hint)
         if not (folder / MANIFEST).is_file():
             message = f"{folder} is a model of another library, or lacks its {MANIFEST}"
             raise CheckpointError(message, f"import it: {glassformer_command('import', folder, '--out', 'RUN')}")
