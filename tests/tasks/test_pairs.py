@@ -244,7 +244,7 @@ def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Pat
     assert [spec.trained for spec in exported.text_columns((None, None))] == ["premise", "hypothesis"]
     assert "[3], and the ids of the second" in (tmp_path / "onnx" / "README.md").read_text("utf-8")
     tokenizers.Tokenizer.from_file(str(tmp_path / "onnx" / "tokenizer.json"))
-    with pytest.raises(UsageError, match="hf holds one model, and this is an ensemble"):
+    with pytest.raises(UsageError, match="hf is not written of a model that reads pairs of texts"):
         run.export("hf", tmp_path / "hf")
 
 

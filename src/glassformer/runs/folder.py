@@ -167,7 +167,7 @@ class RunFolder:
         if (folder := self.model_folder) is None:
             resumed = f"resume with: {self.resume_command}; add --finish to use what is trained so far"
             hint = resumed if self.resumable else "give the folder that --out named"
-            raise CheckpointError(f"{self.path} holds no trained model", hint)
+            raise CheckpointError(f"one run folder is expected, and {self.path} holds no trained model", hint)
         if not (folder / MANIFEST).is_file():
             message = f"{folder} is a model of another library, or lacks its {MANIFEST}"
             raise CheckpointError(message, f"import it: {glassformer_command('import', folder, '--out', 'RUN')}")
