@@ -143,27 +143,16 @@ def test_malformed_slices_are_refused(part: str) -> None:
         take_slice(torch.zeros(2, 3, 4), ["head", "token", "key"], part)
 
 
-@for_each(("name", "pad"), [("classify", 3), ("translate", 4), ("lm", 5)])
-def test_padding_changes_nothing(runs: Runs, name: str, pad: int) -> None:
-    plain, padded = (
-        explain(runs[name], TraceRequest(TEXTS[name], pad=n, decode={"max_new_tokens": 4})) for n in (0, pad)
-    )
-    assert padded.streams[0].padding == [False] * len(plain.streams[0]) + [True] * pad
-    logits = padded.tensor("logits")
-    logits = logits[: len(logits) - pad] if name == "lm" else logits
-    np.testing.assert_allclose(logits, plain.tensor("logits"), atol=1e-5)
-    assert len(padded.predictions) == len(plain.predictions)
-    if name != "lm":
-        weights = padded.tensor("encoder.0.self.weights")
-        assert not weights[:, :, -pad:].any() and not padded.tensor("encoder.0.self.mask")[:, -pad:].any()
-
-
 def test_an_empty_text_and_truncated_and_unknown_tokens_are_warned_of(runs: Runs) -> None:
     for run in runs.values():
         e = run.explain("", max_new_tokens=3)
         assert any("is empty" in warning for warning in e.warnings)
         assert np.isfinite(e.tensor("logits")).all()
         json.dumps(e.manifest(), allow_nan=False)
+    e = runs["classify"].explain("")
+    assert (
+        e.streams[0].padding == [True] and not e["encoder.0.self.mask"].any() and not e["encoder.0.self.weights"].any()
+    )
     text, run = " ".join(["a"] * 20 + ["zzz"] + ["b"] * 20), run_of("classify")
     object.__setattr__(run.task.config, "text", replace(run.task.config.text, truncate="head+tail"))
     e = run.explain(text)
@@ -239,7 +228,6 @@ def test_the_first_generated_token_is_shown_first(runs: Runs, name: str, request
         ("translate", {"prefix": (7,) * 30}, "leaves nothing"),
         ("translate", {"decode": {"n_best": 3, "beam_size": 2}}, "n_best"),
         ("translate", {"prefix": (7,), "decode": {"sample": True}}, "prefixes"),
-        ("translate", {"pad": 30}, "got 2 and 30 of padding"),
         ("lm", {"checkpoint": "step-00000007"}, "no checkpoint"),
         ("lm", {"checkpoint": "../model"}, "checkpoint must be"),
     ],

@@ -230,8 +230,6 @@ EXPLANATION: dict[str, Call] = {
     "check_has_answer": lambda c: c.e.check_has_answer(),
     "run": lambda c: c.e.run,
     "labels": lambda c: c.e.labels,
-    "random_drops": lambda c: c.e.random_drops,
-    "precision": lambda c: c.e.precision,
     "is_classifier": lambda c: c.e.is_classifier,
     "is_number": lambda c: c.e.is_number,
     "answered": lambda c: c.e.answered,

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from glassformer.errors import UsageError
-from glassformer.explain.attribution import METHODS, Attribution, Method, attribute_fields
+from glassformer.explain.attribution import METHODS, Attribution, Method
 from glassformer.explain.capture.sites import BLOCKED, Step
 from glassformer.explain.edits.effects import measure_of_answer
 from glassformer.explain.explanation import Explanation
@@ -306,7 +306,7 @@ class ExplanationPlots:
 
     def attribution(self, method: Method = "erase") -> Figure:
         """Return a figure of the attribution of a prediction to the words, by default the one of `attribute`."""
-        return draw_attribution(self._explanation.streams, attribute_fields(self._explanation, method=method))
+        return draw_attribution(self._explanation.streams, self._explanation.attribute(method))
 
     def effect(self) -> Figure:
         """Return a figure of what the edits of this explanation change at each position."""

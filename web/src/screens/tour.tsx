@@ -435,7 +435,7 @@ async function planOf(trace: Manifest): Promise<{ steps: TourStep[]; limits: str
   const limits = [
     !source.live && "This is a saved page, which cannot run the model: in place of blocked keys and forced tokens there are steps with the numbers that it holds.",
     source.live && !editable && !bare && `${capital(trace.refused.edits!)}: in place of blocked keys there are other steps.`,
-    trace.together && `This is an ensemble of ${trace.together.size} models. The tour shows member ${trace.together.member}: what you change changes the answer of this member, not that of all together.`,
+    trace.together && `This is an ensemble of ${trace.model.n_members} models. The tour shows member ${trace.request.member ?? 0}: what you change changes the answer of this member, not that of all together.`,
     bare && "This model gives one vector or number and predicts nothing else, so there are no steps about answers, masked words or blocked keys.",
     masked && "This model fills in [MASK] and writes no text, so there is no step about forced tokens or temperature.",
     masked && !trace.generation.masked!.length && "This text has no [MASK]; with one the tour has more steps.",

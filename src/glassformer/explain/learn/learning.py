@@ -45,6 +45,7 @@ from glassformer.explain.request import MAX_EDITED_TOKENS, MAX_TOKENS, TraceRequ
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject, View
 from glassformer.explain.trace import Trace, record
+from glassformer.models.ensemble import members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.runs.folder import LEARNED_RECORD, RunFolder
 from glassformer.runs.model_folder import TOKENIZER, read_description, read_origin, save_model
@@ -142,7 +143,7 @@ def _continuation(subject: Subject, request: TraceRequest, answer: str) -> Encod
     """Encode prompt and answer as one text; the labels are the tokens of the answer alone."""
     t = subject.task.tokenizer
     ids = _known_ids(t, answer)
-    encoded = encode_for_language_model(subject, replace(request, target=answer, prefix=(), pad=0))
+    encoded = encode_for_language_model(subject, replace(request, target=answer, prefix=()))
     first = encoded.generation.first
     if first < 0:
         n = len(t.framed(t.encode(request.text))) + len(ids)
@@ -580,7 +581,7 @@ def learned_record(explanation: Explanation) -> JsonObject:
         "run": explanation.run.path.resolve().name,
         "checkpoint": request.checkpoint,
         "member": None if explanation.together is None else request.member,
-        "members": None if explanation.together is None else explanation.together.size,
+        "members": None if explanation.together is None else len(members_of(explanation.subject.weights)),
         "text": request.text,
         "answer": facts.answer,
         "steps": len(facts.learned.steps),
