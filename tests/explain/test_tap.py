@@ -104,7 +104,7 @@ def test_gradients_go_through_what_the_tap_returned() -> None:
 @for_each(
     ("made", "message"),
     [
-        (lambda x: None, "the tap must return a tensor, got NoneType for 'encoder.0.ff.out'"),
+        (lambda x: None, "a tensor like 'encoder.0.ff.out', .*, got NoneType"),
         (lambda x: x[:, :1], r"'encoder.0.ff.out', \(2, 5, 8\) .*, got \(2, 1, 8\)"),
         (lambda x: x.double(), "got .*float64"),
     ],
@@ -120,5 +120,3 @@ def test_an_edited_trace_is_not_checked_against_the_fused_kernel() -> None:
     model, args = a_model("classifier")
     t, _ = tapped(model, args, lambda id, x: x * 2 if id == "encoder.0.self.scores" else x)
     assert t.checks == []
-    with pytest.raises(UsageError, match="a tap replaced"):
-        t.check()
