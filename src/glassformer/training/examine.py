@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from glassformer.data.batches import Batch
 from glassformer.data.corpus import EncodedCorpus
-from glassformer.data.diagnostics import Finding, NotMade
 from glassformer.errors import GlassformerError
 from glassformer.models.ensemble import members_of
 from glassformer.nn.steps import Input, id_of_path, report_to
-from glassformer.report.findings import EXAMINED, Checkup, first_loss_and_chance, run_checks
+from glassformer.report.findings import EXAMINED, Checkup, Finding, NotMade, first_loss_and_chance, run_checks
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import Weights, latest_checkpoint, load_checkpoint, load_weights
