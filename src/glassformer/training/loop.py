@@ -229,8 +229,9 @@ def copy_weights(weights: Weights) -> Weights:
 
 def _generators() -> dict[str, Any]:
     """Return the modules with a random number generator, by device."""
-    devices = {"cuda": torch.cuda, "mps": torch.mps}
-    return {"cpu": torch} | {name: module for name, module in devices.items() if module.is_available()}
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    modules = {"cpu": torch, "cuda": torch.cuda, "mps": torch.mps}
+    return {name: modules[name] for name, is_available in available.items() if is_available}
 
 
 Callback = Callable[[StepMetrics], StepMetrics]
