@@ -153,7 +153,7 @@ def _curves(section: str, results: dict[str, JsonObject]) -> bytes:
     """Plot the validation score of each result over the minutes of its first run."""
     metric = task_class((first := next(iter(results.values())))["task"]).report.metric(first["valid_metric"])
     subtitle = f"{metric.title} on validation over minutes of training"
-    figure, (axes,) = ps.new_figure(3.2, section.partition(":")[0], subtitle, right=1.9)
+    figure, axes = ps.new_figure(3.2, section.partition(":")[0], subtitle, right=1.9)
     labels, all_values = [], []
     best = max(results, key=lambda name: results[name]["valid"]["mean"] * (1 if metric.higher_is_better else -1))
     for name, facts in results.items():

@@ -37,17 +37,7 @@ if TYPE_CHECKING:
 
     @dataclass(frozen=True, kw_only=True)
     class Settings(
-        fields_of.DecodeConfig,
-        fields_of.MuonConfig,
-        fields_of.AdamWConfig,
-        fields_of.SGDConfig,
-        fields_of.TrainConfig,
-        fields_of.ModelConfig,
-        fields_of.TextConfig,
-        fields_of.DatesConfig,
-        fields_of.Multi30kConfig,
-        fields_of.FilesConfig,
-        fields_of.DataConfig,
+        fields_of.DecodeConfig, fields_of.TrainConfig, fields_of.ModelConfig, fields_of.TextConfig, fields_of.DataConfig
     ):
         """Every setting by its name, and sections as dictionaries: what a type checker accepts after the recipe."""
 

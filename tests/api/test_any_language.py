@@ -11,7 +11,7 @@ import numpy as np
 from tests.helpers.for_each import for_each
 
 import glassformer
-from glassformer.config import DataConfig, FilesConfig, TextConfig
+from glassformer.config import DataConfig, TextConfig
 from glassformer.text.tokenizer import Tokenizer
 
 SCRIPTS = ["今日は天気がいいので、公園を散歩します。", "الطقس جميل اليوم، لنذهب إلى الحديقة.", "🌞👩‍👩‍👧🏞️ 🇯🇵 👍🏽"]
@@ -29,7 +29,7 @@ def test_a_script_it_never_saw_is_scored_whole_and_continued(tmp_path: Path) -> 
         ids = tokenizer.encode(text := script * 5)
         assert tokenizer.unk_id not in ids and tokenizer.decode(ids) == text
         test.write_text(text, "utf-8")
-        scores = run.evaluate(data=DataConfig(dataset="files", files=FilesConfig(test_file=str(test))))
+        scores = run.evaluate(data=DataConfig(dataset="files", test_file=str(test)))
         assert (scores["n_chars"], scores["n_bytes"]) == (len(text), len(text.encode()))
         assert scores["n"] == len(ids) - 1, "every token but the very first"
         assert math.isfinite(scores["bits_per_byte"]) and "notes" not in scores, "bits per character compare"
@@ -76,6 +76,6 @@ def test_every_character_is_spelled(language: str) -> None:
     texts = [phrase for side in PHRASES[language] for phrase in side.split("|")]
     tokenizer = Tokenizer.train(texts, TextConfig(tokenizer="word", vocab_size=500, ngrams=500))
     for other, sides in PHRASES.items():
-        for ids, words in tokenizer.encode_with_surfaces([*sides, "👩‍🚀 e\u0301 \u200d ﷽ 𓂀 ¿?"]):
+        for ids, words in tokenizer.read([*sides, "👩‍🚀 e\u0301 \u200d ﷽ 𓂀 ¿?"]):
             assert len(ids) == len(words) > 1
             assert all(tokenizer.ngrams.lookup(word) for word in words), other

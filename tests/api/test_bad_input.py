@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -26,34 +25,25 @@ SMALL = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --model.d-ff 32
 Rows = Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     code: int
     err: str
     run: Path
 
-    @property
-    def report(self) -> str:
-        return (self.run / "report.md").read_text(encoding="utf-8")
-
-    @property
-    def card(self) -> str:
-        return (self.run / "model" / "README.md").read_text(encoding="utf-8")
+    def text(self, name: str) -> str:
+        return (self.run / name).read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
 
-    def write(name: str, rows: Rows) -> str:
-        with open(tmp_path / name, "w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([("text", "label"), *rows])
-        return str(tmp_path / name)
-
     def call(rows: Rows, *flags: str, steps: int = 6, **parts: Rows) -> Ended:
-        files = [f for name, part in parts.items() for f in (f"--{name}-file", write(f"{name}.csv", part))]
-        command = ["train", "classify", "--train-file", write("train.csv", rows), *files, "--steps", str(steps)]
-        code = main([*command, "--out", str(tmp_path / "run"), *SMALL, *flags])
-        return Ended(code, capsys.readouterr().err, tmp_path / "run")
+        command = ["train", "classify", "--steps", str(steps), "--out", str(tmp_path / "run"), *SMALL, *flags]
+        for name, part in {"train": rows, **parts}.items():
+            with open(tmp_path / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows([("text", "label"), *part])
+            command += [f"--{name}-file", file.name]
+        return Ended(main(command), capsys.readouterr().err, tmp_path / "run")
 
     return call
 
@@ -70,29 +60,28 @@ def test_ten_examples(train: Callable[..., Ended]) -> None:
     assert "only 9 examples of 2 classes to train on: scores on other texts may be far lower" in ended.err
     assert "only 1 example to validate on" in ended.err
     assert "only 1 example was scored: Accuracy may be anything from" in ended.err
-    assert "scores on other texts may be far lower" in ended.report and "95% interval" in ended.report
-    assert "scores on other texts may be far lower" in ended.card
+    assert "95% interval" in ended.text("report.md")
+    assert all("other texts may be far lower" in ended.text(name) for name in ("report.md", "model/README.md"))
+
+
+SAME = [("the same", label) for _, label in reviews(60)]
+TWELVE = reviews(200, [f"c{i}" for i in range(12)])
 
 
 @pytest.mark.parametrize(
-    ("rows", "valid", "flags", "message"),
+    ("rows", "parts", "flags", "message"),
     [
-        ([(text, "good") for text, _ in reviews(60)], None, [], "two or more labels are needed, found ['good']"),
-        (
-            [("the same", label) for _, label in reviews(60)],
-            None,
-            [],
-            "60 examples with 1 different text leave nothing",
-        ),
-        ([("the same", label) for _, label in reviews(60)], reviews(20), [], "all 60 texts are the same"),
-        (reviews(200, [f"c{i}" for i in range(12)]), None, ["--limit", "5"], "no training example has the label"),
+        ([(text, "good") for text, _ in reviews(60)], {}, [], "two or more labels are needed, found ['good']"),
+        (SAME, {}, [], "60 examples with 1 different text leave nothing"),
+        (SAME, {"valid": reviews(20)}, [], "all 60 texts are the same"),
+        (TWELVE, {}, ["--limit", "5"], "no training example has the label"),
     ],
     ids=["one class", "equal texts", "equal texts to train on", "a label that a limit leaves out"],
 )
 def test_what_teaches_nothing_is_refused(
-    train: Callable[..., Ended], rows: Rows, valid: Rows | None, flags: list[str], message: str
+    train: Callable[..., Ended], rows: Rows, parts: dict[str, Rows], flags: list[str], message: str
 ) -> None:
-    ended = train(rows, *flags, **({"valid": valid} if valid else {}))
+    ended = train(rows, *flags, **parts)
     assert ended.code == 3 and message in ended.err and not ended.run.exists()
     assert not flags or flags[0] in ended.err
 
@@ -126,7 +115,7 @@ def test_a_model_that_answers_one_class_says_so_everywhere(train: Callable[..., 
     rows = [(text, "rare" if i % 4 == 0 else "common") for i, text in enumerate(letters)]
     ended = train(rows[:200], "--batch-size", "64", "--lr", "1e-3", steps=16, test=rows[200:])
     assert ended.code == 0, ended.err
-    for message in (ended.err, ended.report.split("## Result")[0], ended.card):
+    for message in (ended.err, ended.text("report.md").split("## Result")[0], ended.text("model/README.md")):
         assert "“majority class” " in message and "do as well or better" in message.replace("does", "do")
 
 

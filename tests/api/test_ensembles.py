@@ -17,7 +17,7 @@ import glassformer
 from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.models.ensemble import Ensemble, mean_logits
-from glassformer.training.preparation import preflight
+from glassformer.training.preparation import Pace, preflight
 
 TASKS = ("classify", "translate", "lm")
 
@@ -52,9 +52,6 @@ def test_an_ensemble_of_any_task_trains_validates_and_counts_its_work(task: str)
     assert not any(torch.equal(a, b) for a, b in zip(before, state.model.parameters(), strict=True) if a.ndim > 1)
     valid = [report.valid for report in reports if report.valid is not None]
     assert valid and all(math.isfinite(value) for value in valid[-1].values())
-
-    from glassformer.training.preparation import Pace
-
     pace = Pace(step=1.0, validation=0.0, tokens_per_s=1.0, padding=0.0)
     sizes = [small_ensemble(task, n) for n in (1, 2)]
     one, two = (preflight(each.context, pace, each.task.build_model()) for each in sizes)
@@ -72,18 +69,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     model = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16}
     common: dict[str, Any] = {"train_file": str(file), "test_file": str(file), "valid_fraction": 0.2, "beam_size": 2}
     common |= {"steps": 4, "max_tokens": 200, "precision": "fp32"}
-    for name, seed, width, vocab_size in (
-        ("a", 1, 16, 300),
-        ("b", 2, 16, 300),
-        ("wide", 1, 32, 300),
-        ("other", 1, 16, 280),
-    ):
-        changed: dict[str, Any] = {
-            "model": model | {"d_model": width},
-            "text": {"vocab_size": vocab_size, "max_len": 16},
-        }
-        glassformer.train("translate", out=folder / name, seed=seed, **common, **changed)
-    return {name: folder / name for name in ("a", "b", "wide", "other")}
+    others = {"a": (1, 16, 300), "b": (2, 16, 300), "wide": (1, 32, 300), "other": (1, 16, 280)}
+    for name, (seed, width, vocab_size) in others.items():
+        common |= {"model": model | {"d_model": width}, "text": {"vocab_size": vocab_size, "max_len": 16}}
+        glassformer.train("translate", out=folder / name, seed=seed, **common)
+    return {name: folder / name for name in others}
 
 
 def test_runs_answer_together_whatever_their_sizes(trained: dict[str, Path]) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.helpers.tiny_runs import Runs
 
+import glassformer
 from glassformer import api
 from glassformer.config.recipes import load_recipe
+from glassformer.errors import CheckpointError
 
 
 @pytest.mark.parametrize(
@@ -38,3 +41,11 @@ def test_the_settings_of_a_pretrained_run(
     )
     expected = recipe_names_it if uses is None else uses
     assert (config.model.d_model == 16, config.train.init_from) == (expected, base if expected else None)
+
+
+def test_several_folders_are_not_the_one_that_is_expected(cli: Callable) -> None:
+    for use in (glassformer.load, lambda name: glassformer.dry_run("classify", init_from=name)):
+        with pytest.raises(CheckpointError, match="one run folder is expected, and a,b holds") as error:
+            use("a,b")
+        assert error.value.hint == "give the folder that out named"
+    assert "one run folder is expected, and a,b holds" in cli("train", "classify", "--init-from", "a,b").err

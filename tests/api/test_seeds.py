@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from glassformer.cli.main import main
 from glassformer.errors import CheckpointError, DivergedError, Interrupted, UsageError
 from glassformer.evaluate.scores import class_scores as score
 from glassformer.runs.folder import RunFolder, SeedsFolder
-from glassformer.runs.records import Evaluation
 from glassformer.training.trainer import resume_seeds
 
 from .test_end_to_end import TINY, write_reviews
@@ -138,10 +136,6 @@ def test_an_interruption_says_how_to_resume_all_of_them(three: Path, tmp_path: P
     assert caught.value.exit_code == 143
 
 
-def no_ensemble(paths: Sequence[Path]) -> Evaluation:
-    pytest.fail(f"one run is no ensemble: {paths}")
-
-
 def test_a_seed_that_diverges_does_not_stop_the_others(
     three: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -154,7 +148,7 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
         raise DivergedError("the loss is no number")
 
     monkeypatch.setattr("glassformer.training.trainer.train_run", diverge)
-    facts = resume_seeds(folder, no_ensemble)
+    facts = resume_seeds(folder, lambda paths: pytest.fail(f"one run is no ensemble: {paths}"))
     assert facts.ensemble is None and not folder.ensemble.exists(), "what all three scored as one"
     report = json.loads(folder.report.read_text(encoding="utf-8"))
     assert report["missing"] == [5, 6] and report["best"] == folder.best.path.name == "seed-4"

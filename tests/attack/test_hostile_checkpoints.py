@@ -60,36 +60,29 @@ def without(group: str) -> Change:
     return change
 
 
-def tensor(name: str, make: Callable[[Tensor], Tensor]) -> Change:
-    """Put another tensor in the place of the first whose name begins so."""
+def tensor(start: str, make: Callable[[Tensor], Tensor], name: str = "") -> Change:
+    """Put another tensor, perhaps of another name, in the place of the first whose name begins so."""
 
     def change(tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        found = next(full for full in sorted(tensors) if full.startswith(name))
-        tensors[found] = make(tensors[found])
-
-    return change
-
-
-def renamed(old: str, new: str) -> Change:
-    def change(tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-        found = next(full for full in sorted(tensors) if full.startswith(old))
-        tensors[new] = tensors.pop(found)
+        found = next(full for full in sorted(tensors) if full.startswith(start))
+        tensors[name or found] = make(tensors.pop(found))
 
     return change
 
 
 NUMBERS = [{"epoch": "1"}, {"step": None}, {"position": -1}, {"seconds": float("nan")}, {"finished": "x"}]
 TENSORS_CHANGED: dict[str, Change] = {
-    **{f"no {group}": without(group) for group in ("best", "ema", "model")},
+    **{f"no {group}": without(group) for group in ("best", "ema", "model", "optimizer", "rng")},
     "ema of another shape": tensor("ema:", lambda t: t.flatten()[:1].clone()),
-    "best of another name": renamed("best:", "best:x"),
-    "optimizer of another name": renamed("optimizer:", "optimizer:x/exp_avg"),
+    "best of another name": tensor("best:", Tensor.clone, "best:x"),
+    "optimizer of another name": tensor("optimizer:", Tensor.clone, "optimizer:x/exp_avg"),
     "optimizer of another shape": tensor("optimizer:embedding", lambda t: t.flatten()[:1].clone()),
 }
 STATES: dict[str, Change] = {
     "no progress": lambda tensors, state: state.pop("progress"),
     "progress of strings": lambda tensors, state: state.update(progress=dict.fromkeys(state["progress"], "x")),
     "progress a list": lambda tensors, state: state.update(progress=[1]),
+    "no names of tensors": lambda tensors, state: state.pop("tensors"),
     "no start": lambda tensors, state: state.pop("begun_with"),
     "start a list": lambda tensors, state: state.update(begun_with=[]),
     "another start": lambda tensors, state: state.update(begun_with="00"),
@@ -101,7 +94,7 @@ CHANGES = {f"{values}": progress(**values) for values in NUMBERS} | TENSORS_CHAN
 def context(unfinished: Path) -> RunContext:
     """What a resume prepares from the data, once for all attacks."""
     folder = RunFolder(unfinished)
-    return prepare(folder.read_config(), folder.read_tokenizer())
+    return prepare(folder.read_config(), folder)
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -126,19 +119,16 @@ def test_an_unchanged_run_is_resumed_whatever_the_layout_of_its_files(unfinished
 LINES = ['{"loss": 1.0}', '{"step": "3"}', '{"step": null}', "[1]", "7", "{", '{"step": 1.5}', '{"step": true}']
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_a_line_that_is_none_of_a_log_is_dropped(tmp_path: Path, line: str) -> None:
+def test_a_line_that_is_none_of_a_log_is_dropped_and_missing_steps_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A process that died, or a disk that was cut off, leaves it."""
-    lines = ['{"step": 1}\n', '{"step": 2}\n']
-    (tmp_path / "metrics.jsonl").write_text((line + "\n").join(["", *lines, ""]), "utf-8")
-    RunFolder(tmp_path).truncate_metrics(2)
-    assert (tmp_path / "metrics.jsonl").read_text("utf-8") == "".join(lines)
-
-
-def test_steps_that_the_log_lacks_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "metrics.jsonl").write_text('{"step": 3}\n{"step": 4}\n', "utf-8")
-    RunFolder(tmp_path).truncate_metrics(4)
-    assert "lacks 2 of the 4 steps" in capsys.readouterr().err
+    lines = ['{"step": 3}\n', '{"step": 4}\n']
+    for line in LINES:
+        (tmp_path / "metrics.jsonl").write_text((line + "\n").join(["", *lines, ""]), "utf-8")
+        RunFolder(tmp_path).truncate_metrics(4)
+        assert (tmp_path / "metrics.jsonl").read_text("utf-8") == "".join(lines), line
+        assert "lacks 2 of the 4 steps" in capsys.readouterr().err
 
 
 def replaced(name: str, old: str, new: str) -> Callable[[Path], object]:
@@ -161,7 +151,7 @@ def edited(name: str, change: Callable[[dict[str, Any]], object]) -> Callable[[P
 
 OTHERWISE: dict[str, Callable[[Path], object]] = {
     "lr": replaced("config.toml", "lr = 0.005", "lr = 0.007"),
-    "decay": replaced("config.toml", "weight_decay = ", "weight_decay = 1"),
+    "beta": replaced("config.toml", "beta2 = 0.98", "beta2 = 0.97"),
     "setting left out": replaced("config.toml", "lr = 0.005\n", ""),
     "data deleted": lambda run: (run / "data.json").unlink(),
     "data empty": lambda run: (run / "data.json").write_text("{}"),

@@ -28,13 +28,15 @@ def assert_free(folder: Path) -> None:
         pass
 
 
-def test_a_locked_folder_is_refused_by_name_and_free_afterwards(tmp_path: Path) -> None:
+def test_a_locked_folder_is_refused_by_name_its_copy_is_not_and_it_is_free_afterwards(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "run"
     with lock_folder(folder):
         RunFolder(folder).check_new()
         with pytest.raises(UsageError, match="another process is training into") as caught, lock_folder(folder):
             pass
         assert str(folder) in caught.value.message
+        shutil.copytree(folder, tmp_path / "copy")
+        assert_free(tmp_path / "copy")
         (folder / "kept.txt").touch()
     assert [path.name for path in folder.iterdir()] == ["kept.txt"]
     assert_free(folder)
@@ -51,12 +53,6 @@ def test_a_file_that_a_dead_process_left_locks_nothing(tmp_path: Path) -> None:
     RunFolder(tmp_path).check_new()
     assert_free(tmp_path)
     assert not (tmp_path / LOCK).exists()
-
-
-def test_a_copy_of_a_folder_in_use_is_not_locked(tmp_path: Path) -> None:
-    with lock_folder(tmp_path / "run"):
-        shutil.copytree(tmp_path / "run", tmp_path / "copy")
-        assert_free(tmp_path / "copy")
 
 
 @posix
@@ -155,7 +151,9 @@ def test_every_start_and_resume_takes_the_lock(tmp_path: Path, capsys: pytest.Ca
     assert main(["train", "--resume", str(out)]) == 0
 
 
-def test_several_seeds_lock_their_folder_and_each_run(tmp_path: Path) -> None:
+def test_several_seeds_lock_their_folder_and_each_run_and_one_killed_before_its_first_step_is_begun_again(
+    tmp_path: Path,
+) -> None:
     table, out, seen = write_table(tmp_path), tmp_path / "seeds", list[str]()
 
     def look(_: Any) -> None:
@@ -164,27 +162,19 @@ def test_several_seeds_lock_their_folder_and_each_run(tmp_path: Path) -> None:
                 assert_free(folder)
             except UsageError:
                 seen.append(folder.name)
-
-    glassformer.train("classify", train_file=table, out=out, seeds=2, on_step=look, **SMALL | {"steps": 1})
-    assert seen == ["seeds", "seed-1", "seeds", "seed-2"] or sorted(set(seen)) == ["seed-1", "seed-2", "seeds"]
-    assert not list(out.rglob(LOCK))
-    with lock_folder(out), pytest.raises(UsageError, match="another process"):
-        glassformer.resume(out)
-
-
-def test_a_seed_that_was_killed_before_its_first_step_is_begun_again(tmp_path: Path) -> None:
-    table, out = write_table(tmp_path), tmp_path / "seeds"
-
-    def kill(_: Any) -> None:
         if (out / "seed-2").exists():
             raise Killed
 
     with pytest.raises(Killed):
-        glassformer.train("classify", train_file=table, out=out, seeds=2, on_step=kill, **SMALL | {"steps": 1})
+        glassformer.train("classify", train_file=table, out=out, seeds=2, on_step=look, **SMALL | {"steps": 1})
+    assert seen == ["seeds", "seed-1", "seeds", "seed-2"] or sorted(set(seen)) == ["seed-1", "seed-2", "seeds"]
+    assert not list(out.rglob(LOCK))
     shutil.rmtree(out / "seed-2" / "checkpoints", ignore_errors=True)
-    for name in ("config.toml", "metrics.jsonl", LOCK):
+    for name in ("config.toml", "metrics.jsonl"):
         (out / "seed-2" / name).unlink(missing_ok=True)
     (out / "seed-2" / LOCK).touch()
+    with lock_folder(out), pytest.raises(UsageError, match="another process"):
+        glassformer.resume(out)
     glassformer.resume(out)
     assert RunFolder(out / "seed-2").finished
 

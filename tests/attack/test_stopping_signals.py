@@ -54,6 +54,12 @@ def new_run(folder: Path, out: Path) -> list[str]:
     return ["train", "classify", "--train-file", str(table), *FLAGS, *steps, "--out", str(out)]
 
 
+def train(whole: Path, out: Path, on_step: Callable[[Any], None]) -> None:
+    """Train as `whole` was, from Python."""
+    settings = SMALL | {"steps": 6, "save_every": 2, "train_file": whole.parent / "table.csv"}
+    glassformer.train("classify", out=out, on_step=on_step, **settings)
+
+
 def send_before(number: int, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function, with the signal sent to this process first."""
 
@@ -104,9 +110,8 @@ def test_while_training_the_step_is_saved(whole: Path, tmp_path: Path, number: s
             os.kill(os.getpid(), number)
             os.kill(os.getpid(), signal.SIGTERM)  # launchers repeat themselves
 
-    settings = SMALL | {"steps": 6, "save_every": 2, "train_file": whole.parent / "table.csv"}
     with pytest.raises(Interrupted) as caught:
-        glassformer.train("classify", out=tmp_path / "run", on_step=send, **settings)
+        train(whole, tmp_path / "run", send)
     assert caught.value.exit_code == 128 + number
     assert f"stopped by {number.name}" in caught.value.message and str(tmp_path / "run") in caught.value.message
     assert not RunFolder(tmp_path / "run").trained
@@ -122,9 +127,8 @@ def test_a_second_interrupt_does_not_wait_for_the_step(whole: Path, tmp_path: Pa
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
 
-    settings = SMALL | {"steps": 6, "save_every": 2, "train_file": whole.parent / "table.csv"}
     with pytest.raises(Interrupted, match="up to its last checkpoint") as caught:
-        glassformer.train("classify", out=tmp_path / "run", on_step=send, **settings)
+        train(whole, tmp_path / "run", send)
     assert caught.value.exit_code == 130
     assert [p.name for p in (tmp_path / "run" / "checkpoints").glob("step-*")] == ["step-00000002"]
 
@@ -133,9 +137,7 @@ def test_hangups_stay_ignored(whole: Path, tmp_path: Path) -> None:
     """As `nohup` has them."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        settings = SMALL | {"steps": 6, "save_every": 2, "train_file": whole.parent / "table.csv"}
-        send = lambda report: os.kill(os.getpid(), signal.SIGHUP)  # noqa: E731
-        glassformer.train("classify", out=tmp_path / "run", on_step=send, **settings)
+        train(whole, tmp_path / "run", lambda report: os.kill(os.getpid(), signal.SIGHUP))
     finally:
         signal.signal(signal.SIGHUP, before)
     assert RunFolder(tmp_path / "run").finished

@@ -43,7 +43,7 @@ def visits(task: str) -> Visits:
 
 EDITED = {"text": TEXTS["translate"], "edits": "encoder.0.self.context[head:1]=0 decoder.1.ff.out=0"}
 EDITS: Visits = [
-    *[(screen, EDITED) for screen in ("flow", "attention", "decode", "compare")],
+    *[(screen, EDITED) for screen in ("flow", "decode", "compare")],
     ("attention", EDITED | {"show": "difference"}),
     ("step", EDITED | {"node": "encoder.0.self.context", "head": 1}),
 ]
@@ -59,7 +59,7 @@ SWEEPS += [("why", {"text": TEXTS["translate"], "why": "states", "o.text": "gfed
     [
         (CLASSIFIER, LIGHT, visits("classify")),
         (TRANSLATOR, DARK, visits("translate")),
-        ("pretrain, pre-norm", DARK, visits("pretrain")),
+        ("pretrain, pre-norm", DARK, [visits("pretrain")[i] for i in (0, 3, 6)]),
         (TRANSLATOR, DARK, EDITS),
         (TRANSLATOR, DARK, SWEEPS),
     ],

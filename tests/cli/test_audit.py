@@ -30,15 +30,14 @@ def table(tmp_path: Path) -> Path:
 def test_findings_are_printed_and_written(cli: Callable, table: Path, tmp_path: Path) -> None:
     """The text of two lines moves those after it. Repeated, the report is the same."""
     out, again = tmp_path / "new" / "report.csv", tmp_path / "again.csv"
-    message = cli("data", "audit", "classify", "--train-file", table, "--out", out)
-    assert message.code == 0, message.err
+    message = cli("data", "audit", "classify", "--train-file", table, "--out", out).ok
     assert f"{table}:12" in message.out and "label-error" in message.out and "not made" in message.out
     assert all(check.advice in message.out for check in CHECKS if check.kind in ("label-error", "near-duplicate"))
     assert "4 findings" in message.err and [*out.parent.iterdir()] == [out]
     with open(out, encoding="utf-8", newline="") as file:
         rows = [*csv.DictReader(file)]
     assert [*rows[0]] == COLUMNS and {row["place"] for row in rows} == {f"{table}:{n}" for n in (12, 73, 203, 243)}
-    facts = json.loads(cli("data", "audit", "classify", "--train-file", table, "--out", again, "--json").out)
+    facts = cli("data", "audit", "classify", "--train-file", table, "--out", again, "--json").json
     assert out.read_bytes() == again.read_bytes()
     assert facts["counts"] == {"contradiction": 0, "label-leak": 0, "label-error": 3, "near-duplicate": 1}
     assert facts.keys() == {"task", "counts", "findings", "not_made", "notes"} and len(facts["findings"]) == 4
@@ -55,7 +54,7 @@ def test_pairs_of_two_files_and_of_a_table(cli: Callable, tmp_path: Path) -> Non
     tsv = tmp_path / "a.tsv"
     tsv.write_text("source\ttarget\n" + "".join(f"{a}\t{b}\n" for a, b in zip(source, target, strict=True)), "utf-8")
     for flags, lines in ((["--src-file", files[0], "--tgt-file", files[1]], [8, 10]), (["--train-file", tsv], [9, 11])):
-        found = json.loads(cli("data", "audit", "translate", *flags, "--json").out)["findings"]
+        found = cli("data", "audit", "translate", *flags, "--json").json["findings"]
         assert sorted(f["place"] for f in found) == sorted(f"{flags[1]}:{line}" for line in lines)
         assert {f["kind"] for f in found} == {"wrong-language"}
 
@@ -106,8 +105,8 @@ def test_awkward_and_long_texts_come_back_from_the_report(cli: Callable, tmp_pat
     texts = [AWKWARD, AWKWARD, "x" * 100_005, "x" * 100_005, "  ", "e\u0301 🙂\u2028"] * 2
     rows = [json.dumps({"text": text, "label": f"l,{i % 3}"}) for i, text in enumerate(texts)]
     (tmp_path / "a.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    message = cli("data", "audit", "classify", "--train-file", tmp_path / "a.jsonl", "--out", tmp_path / "r.csv")
-    assert message.code == 0 and "2 examples with an empty text left out" in message.err
+    message = cli("data", "audit", "classify", "--train-file", tmp_path / "a.jsonl", "--out", tmp_path / "r.csv").ok
+    assert "2 examples with an empty text left out" in message.err
     csv.field_size_limit(1_000_000)
     with open(tmp_path / "r.csv", encoding="utf-8", newline="") as file:
         assert {row["text"] for row in csv.DictReader(file)} == {*texts} - {"  "}

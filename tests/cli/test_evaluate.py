@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from tests.helpers.tiny_runs import Runs
@@ -16,16 +14,15 @@ def test_own_files_are_scored(cli: Callable, runs: Runs) -> None:
         (runs.translate, pairs, "translate", {"bleu", "bleu_signature", "chrf", "exact_match"}),
         (runs.lm, ["--test-file", runs.book], "lm", {"nats_per_token", "bits_per_char", "perplexity"}),
     ):
-        message = cli("evaluate", run, *flags, "--json")
-        assert message.code == 0, message.err
-        scores = json.loads(message.out)
+        message = cli("evaluate", run, *flags, "--json").ok
+        scores = message.json
         assert scores["task"] == task and keys <= scores.keys() and not {"predictions", "examples"} & scores.keys()
         assert task == "lm" or scores["n"] == 60
         assert task != "translate" or scores["decode"]["beam_size"] == 2
 
 
 def test_the_runs_own_splits(cli: Callable, runs: Runs) -> None:
-    valid = json.loads(cli("evaluate", runs.classify, "--split", "valid", "--json").out)
+    valid = cli("evaluate", runs.classify, "--split", "valid", "--json").json
     assert valid["split"] == "valid" and valid["n"] == 6
     none = cli("evaluate", runs.classify)
     assert none.code == 3 and "--split valid" in none.err
@@ -37,7 +34,7 @@ def test_evaluate_prints_headline_and_baselines_and_its_help_counts_them(cli: Ca
     assert re.fullmatch(numbers, headline) and all(line.startswith("baseline ") for line in baselines)
     tokens = cli("evaluate", runs.lm, "--test-file", runs.book).out.splitlines()[0]
     assert re.search(r" on [\d,]+ file tokens", tokens)
-    fitted = json.loads(cli("evaluate", runs.classify, "--split", "valid", "--json").out)["baselines"]
+    fitted = cli("evaluate", runs.classify, "--split", "valid", "--json").json["baselines"]
     assert fitted and f"classification and {('one', 'two', 'three')[len(fitted) - 1]} baselines" in (
         cli("evaluate", "--help").out
     )
@@ -55,16 +52,8 @@ def test_evaluate_prints_headline_and_baselines_and_its_help_counts_them(cli: Ca
     ],
     ids=str,
 )
-def test_what_cannot_be_scored(
-    cli: Callable,
-    runs: Runs,
-    options: list[str],
-    code: int,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("t.csv").write_text("text,label\ngood,pos\nbad,awful\n", encoding="utf-8")
-    outcome = cli("evaluate", runs.classify, *options)
+def test_what_cannot_be_scored(cli: Callable, runs: Runs, options: list[str], code: int, message: str) -> None:
+    file = runs.table.with_name("t.csv")
+    file.write_text("text,label\ngood,pos\nbad,awful\n", encoding="utf-8")
+    outcome = cli("evaluate", runs.classify, *(file if word == "t.csv" else word for word in options))
     assert outcome.code == code and message in outcome.err

@@ -15,34 +15,33 @@ from tests.helpers.tiny_runs import Runs
 
 
 def test_json_is_one_object_with_both_parts(cli: Callable, runs: Runs) -> None:
-    message = cli("explain", runs.classify, "a good film", "--json")
-    assert message.code == 0, message.err
+    message = cli("explain", runs.classify, "a good film", "--json").ok
     [line] = message.out.splitlines()
     facts = json.loads(line)
     assert set(facts) == {"manifest", "attribution"}
     assert facts["manifest"]["streams"][0]["text"] == "a good film"
     assert facts["attribution"]["method"] == "erase"
-    predicted = json.loads(cli("predict", runs.classify, "a good film", "--json").out)
+    predicted = cli("predict", runs.classify, "a good film", "--json").json
     assert facts["manifest"]["answer"]["headline"] == predicted["label"]
 
 
 def test_two_texts_a_translation_of_ones_own_and_a_report(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    facts = json.loads(cli("explain", runs.classify, "good", "--compare", "bad", "--json").out)
+    facts = cli("explain", runs.classify, "good", "--compare", "bad", "--json").json
     assert facts["other"]["manifest"]["streams"][0]["text"] == "bad"
     message = cli("explain", runs.translate, "number 3", "--target", "Nummer 3", "--json")
-    manifest = json.loads(message.out)["manifest"]
+    manifest = message.json["manifest"]
     assert manifest["decode"]["kind"] == "given" and manifest["streams"][1]["text"] == "Nummer 3"
     path = tmp_path / "a.html"
-    message = cli("explain", runs.classify, "a good film", "-o", path)
-    assert message.code == 0 and message.out == "" and str(path) in message.err
+    message = cli("explain", runs.classify, "a good film", "-o", path).ok
+    assert message.out == "" and str(path) in message.err
     assert "glassformer-data" in path.read_text(encoding="utf-8")
 
 
 def test_what_is_drawn_and_learned_is_said_in_json_too(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     drawn = cli("figure", runs.classify, "a good film", "attention", "-o", tmp_path / "a.svg", "--json")
-    assert json.loads(drawn.out) == {"out": str(tmp_path / "a.svg")}
+    assert drawn.json == {"out": str(tmp_path / "a.svg")}
     learned = cli("learn", runs.classify, "a good film", "neg", "--steps", "1")
-    smoothed = json.loads(cli("learn", runs.classify, "a good film", "neg", "--json").out)["smoothing"]
+    smoothed = cli("learn", runs.classify, "a good film", "neg", "--json").json["smoothing"]
     assert (f"label smoothing of {smoothed:g}" in learned.out) == (smoothed > 0)
     assert learned.out.index("before") < learned.out.index("after") < learned.out.index("gradient norm")
 
@@ -56,8 +55,8 @@ def test_an_ensemble_of_runs_is_refused_by_name(cli: Callable, runs: Runs, tmp_p
 
 def test_a_figure_is_written_and_replaces_nothing(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     path = tmp_path / "a.pdf"
-    message = cli("figure", runs.classify, "a good film", "attention", "--layer", "0", "--head", "1", "--out", path)
-    assert message.code == 0 and path.stat().st_size > 1000, message.err
+    message = cli("figure", runs.classify, "a good film", "attention", "--layer", "0", "--head", "1", "--out", path).ok
+    assert path.stat().st_size > 1000, message.err
     for verb, words in (("figure", ["attention"]), ("edit", ["encoder.0.self.head0=0"])):
         again = cli(verb, runs.classify, "a", *words, "-o", path)
         assert again.code == 2 and f"{path} exists" in again.err
@@ -117,12 +116,12 @@ def test_it_serves_until_ctrl_c(runs: Runs) -> None:
 
 
 def test_an_edit_prints_what_is_predicted_instead_and_is_written(cli: Callable, runs: Runs, tmp_path: Path) -> None:
-    message = cli("edit", runs.classify, "a good film", "encoder.0.self.head0=0", "embedding*1")
-    assert message.code == 0, message.err
+    message = cli("edit", runs.classify, "a good film", "encoder.0.self.head0=0", "embedding*1").ok
     assert "edit      encoder.0.self.head0=0\n" in message.out and "embedding*1 (changes no number)" in message.out
     assert "log_prob_before" in message.out and "all 3 models together" in message.err
-    facts = json.loads(cli("edit", runs.classify, "good", "embedding=B", "--compare", "bad", "--json").out)
-    other = json.loads(cli("predict", runs.classify, "bad", "--json").out)
+    assert message.out.startswith("of        member 0 of 3 alone, which is edited\n")
+    facts = cli("edit", runs.classify, "good", "embedding=B", "--compare", "bad", "--json").json
+    other = cli("predict", runs.classify, "bad", "--json").json
     assert facts["answer_after"] == other["label"] and facts["member"] == 0
     assert facts["effects"][0].keys() >= {"log_prob_before", "log_prob_after", "kl", "contrast"}
     for name, text in (("a.html", "encoder.0.self.head0=0"), ("a.svg", "against")):
@@ -134,11 +133,11 @@ def test_findings_are_written_and_checked(cli: Callable, runs: Runs, tmp_path: P
     file = tmp_path / "findings.toml"
     for edit in ("encoder.0.self.context[head:0]=0", "encoder.0.state=skip"):
         assert cli("edit", runs.classify, "a good film", edit, "-o", file).code == 0
-    message = cli("findings", runs.classify, file)
-    assert message.code == 0 and "2 of 2 findings hold" in message.out
+    message = cli("findings", runs.classify, file).ok
+    assert "2 of 2 findings hold" in message.out
     file.write_text(file.read_text("utf-8").replace("change = ", "change = 9.0  # "), "utf-8")
     message = cli("findings", runs.classify, file, "--json")
-    assert message.code == 1 and json.loads(message.out)["findings"][0]["differences"]
+    assert message.code == 1 and message.json["findings"][0]["differences"]
     for flag in (("--member", "0"), ("--checkpoint", "model")):
         refused = cli("edit", runs.classify, "good", "embedding=0", "-o", file, *flag)
         assert refused.code == 2 and "finished model" in refused.err

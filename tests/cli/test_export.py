@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -34,17 +35,17 @@ def exported(run: Path) -> Path:
 
 
 def test_the_same_lines_come_out(run: Path, exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for options in (["--beam-size", "1"], ["--beam-size", "1", "--json"]):
-        lines = []
-        for folder in (run, exported):
-            capsys.readouterr()
-            assert main(["predict", str(folder), *TEXTS, *options]) == 0
-            lines.append(capsys.readouterr().out.splitlines())
-        ours, theirs = ([json.loads(one) if "--json" in options else one for one in each] for each in lines)
-        if "--json" in options:
-            for a, b in zip(ours, theirs, strict=True):
-                assert a.pop("score") == pytest.approx(b.pop("score"), abs=1e-3)
-        assert ours == theirs and len(ours) == len(TEXTS)
+    capsys.readouterr()
+
+    def lines(folder: Path, *options: str) -> list[str]:
+        assert main(["predict", str(folder), *TEXTS, "--beam-size", "1", *options]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    assert lines(run) == lines(exported)
+    ours, theirs = ([json.loads(line) for line in lines(folder, "--json")] for folder in (run, exported))
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.pop("score") == pytest.approx(b.pop("score"), abs=1e-3)
+    assert ours == theirs and len(ours) == len(TEXTS)
 
 
 def test_the_card_gives_score_and_interval_in_one_unit(exported: Path) -> None:
@@ -91,10 +92,7 @@ def test_a_damaged_folder_and_options_that_do_not_fit_are_errors(
     assert main(["predict", str(exported), "a", "--sample"]) == UsageError.exit_code
     with pytest.raises(UsageError, match="predicts alone"):
         glassformer.load(exported, exported)
-    damaged = tmp_path / "damaged"
-    damaged.mkdir()
-    for path in exported.iterdir():
-        (damaged / path.name).write_bytes(path.read_bytes())
+    damaged = shutil.copytree(exported, tmp_path / "damaged")
     (damaged / "model.bin").write_bytes(b"x")
     assert main(["predict", str(damaged), "a"]) == CheckpointError.exit_code
     assert "model.bin" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -46,7 +45,7 @@ def test_debug_shows_the_traceback_and_json_errors_are_on_stdout_too(
     cli: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = cli("train", "imbd", "--json")
-    error = json.loads(message.out)["error"]
+    error = message.json["error"]
     assert message.code == error["exit_code"] == 2 and error["kind"] == "UsageError" and "imdb" in error["hint"]
 
     def fail(arguments: list[str]) -> int:
@@ -61,13 +60,13 @@ def test_debug_shows_the_traceback_and_json_errors_are_on_stdout_too(
 
 def test_help_names_every_command_and_each_has_help(cli: Callable) -> None:
     for words in (["--help"], ["-h"], ["help"], []):
-        message = cli(*words)
-        assert message.code == 0 and "verb" not in message.out.lower()
+        message = cli(*words).ok
+        assert "verb" not in message.out.lower()
         assert all(f"\n  {verb} " in message.out for verb in module.COMMANDS)
     assert cli("--version").out.startswith("glassformer 0.")
     for verb in module.COMMANDS:
-        message = cli(verb, "--help")
-        assert message.code == 0 and f"usage: glassformer {verb}" in message.out
+        message = cli(verb, "--help").ok
+        assert f"usage: glassformer {verb}" in message.out
         assert "--json" in message.out and message.err == ""
 
 

@@ -32,8 +32,7 @@ def test_classify_from_arguments_and_stdin_is_the_same(cli: Callable, runs: Runs
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
 def test_translate_keeps_line_for_line(cli: Callable, runs: Runs, end: bytes) -> None:
     lines = ["number 3", "", "two\u2028parts", "\u0085", "number 4"]
-    message = cli("predict", runs.translate, "--beam-size", "1", stdin=end.join(s.encode() for s in lines))
-    assert message.code == 0
+    message = cli("predict", runs.translate, "--beam-size", "1", stdin=end.join(s.encode() for s in lines)).ok
     assert message.out.endswith("\n")
     answers = message.out[:-1].split("\n")
     assert len(answers) == len(lines)
@@ -47,7 +46,7 @@ def test_n_best_is_ranked_and_a_blank_line_has_as_many_rows_as_another(cli: Call
     assert [row[0] for row in rows] == ["1", "2", "3"] * 3
     scores = [float(row[1]) for row in rows[:3]]
     assert scores == sorted(scores, reverse=True)
-    row = json.loads(cli("predict", runs.translate, "number 3", *options, "--json").out)
+    row = cli("predict", runs.translate, "number 3", *options, "--json").json
     assert [h["translation"] for h in row["n_best"]] == [row[2] for row in rows[:3]]
     refused = cli("predict", runs.translate, "number 3", "--beam-size", "2", "--n-best", "3")
     assert refused.code == 2 and "--beam-size 3" in refused.err
@@ -59,7 +58,7 @@ def test_lm_continues_a_prompt_and_seeds_matter(cli: Callable, runs: Runs) -> No
     assert first.code == 0
     assert first.out.startswith("In the")
     assert first.out == again.out != other.out
-    row = json.loads(cli("predict", runs.lm, "In the", *options, "--decode-seed", "1", "--json").out)
+    row = cli("predict", runs.lm, "In the", *options, "--decode-seed", "1", "--json").json
     assert console.printable(row["prompt"] + row["text"]) + "\n" == first.out
 
 
@@ -69,7 +68,7 @@ def test_what_begins_with_a_dash(cli: Callable, runs: Runs) -> None:
     taken = cli("predict", runs.classify, "--json", "--", "--json", "-good film")
     assert [json.loads(line)["text"] for line in taken.out.splitlines()] == ["--json", "-good film"]
     prompt = cli("predict", runs.lm, "- a", "--max-new-tokens", "1", "--json")
-    assert json.loads(prompt.out)["prompt"] == "- a"
+    assert prompt.json["prompt"] == "- a"
 
 
 def test_empty_and_broken_stdin(cli: Callable, runs: Runs) -> None:
@@ -84,10 +83,10 @@ def test_empty_and_broken_stdin(cli: Callable, runs: Runs) -> None:
 def test_another_precision_answers_and_is_named_with_a_score(cli: Callable, runs: Runs) -> None:
     found = []
     for name in ("fp32", "bf16"):
-        row = json.loads(cli("predict", runs.classify, "a good film", "--json", "--precision", name).out)
+        row = cli("predict", runs.classify, "a good film", "--json", "--precision", name).json
         found.append(row["probability"])
         scored = cli("evaluate", runs.classify, "--split", "valid", "--json", "--precision", name)
-        assert json.loads(scored.out)["precision"] == row["precision"] == name
+        assert scored.json["precision"] == row["precision"] == name
     assert found[0] != found[1] == pytest.approx(found[0], abs=0.02)
 
 
@@ -114,7 +113,7 @@ def test_texts_that_are_cut_are_counted_and_marked(cli: Callable, runs: Runs, tm
         assert message.err.count("1 of 3 texts is longer than ") == 1
     (tmp_path / "t.csv").write_text(f"text,label\n{long},pos\nx,neg\n", encoding="utf-8")
     message = cli("evaluate", runs.classify, "--test-file", tmp_path / "t.csv", "--json")
-    assert json.loads(message.out)["n_truncated"] == 1 and "1 of 2 texts is longer than " in message.err
+    assert message.json["n_truncated"] == 1 and "1 of 2 texts is longer than " in message.err
 
 
 def test_a_wrong_type_is_answered_with_a_sentence(runs: Runs) -> None:
@@ -153,7 +152,7 @@ def test_what_strangers_named_is_printed_without_control_characters(
     answer = {"text": "a", "label": "x\x1b[31m1\u202e", "probability": 0.5}
     monkeypatch.setattr("glassformer.run.Run.predict_stream", lambda *_, **__: iter([answer]))
     assert cli("predict", runs.classify, "a").out == "x\\u001b[31m1\\u202e\t0.5000\n"
-    assert json.loads(cli("predict", runs.classify, "a", "--json").out)["label"] == answer["label"]
+    assert cli("predict", runs.classify, "a", "--json").json["label"] == answer["label"]
     assert "evil\\u001b[31m" in cli("predict", tmp_path / "evil\x1b[31m", "a").err
 
 

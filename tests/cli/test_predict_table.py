@@ -42,9 +42,8 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 def test_a_classifier_labels_each_row_as_it_labels_a_text(cli: Callable, runs: Runs, table: Path) -> None:
     out = table.with_name("out.csv")
-    done = cli("predict-table", runs.classify, table, out, "--probabilities", "--json")
-    assert done.code == 0, done.err
-    facts = json.loads(done.out)
+    done = cli("predict-table", runs.classify, table, out, "--probabilities", "--json").ok
+    facts = done.json
     assert facts["rows"] == N and facts["precision"] == "fp32"
     rows = rows_of(out)
     assert [*rows[0]][:5] == ["id", "text", "note", "label", "probability"]
@@ -70,8 +69,7 @@ def test_a_translator_and_a_language_model(cli: Callable, runs: Runs, tmp_path: 
     assert [*first][:6] == ["text", "n", "translation", "score", "translation_2", "score_2"]
     assert [*first][6:] == ["truncated", "unfinished"]
     assert first["n"] == [1] and second["translation"] == "" and first["score"] >= first["score_2"]
-    done = cli("predict-table", runs.lm, tmp_path / "a.jsonl", tmp_path / "c.csv.gz", "--max-new-tokens", "5")
-    assert done.code == 0, done.err
+    done = cli("predict-table", runs.lm, tmp_path / "a.jsonl", tmp_path / "c.csv.gz", "--max-new-tokens", "5").ok
     assert gzip.decompress((tmp_path / "c.csv.gz").read_bytes()).startswith(
         b"text,n,continuation,truncated\nnumber 3,[1],"
     )
@@ -81,8 +79,7 @@ def test_what_was_cut_is_marked_in_its_row(cli: Callable, runs: Runs, tmp_path: 
     for run, n, marks in ((runs.lm, 30, ["truncated"]), (runs.translate, 400, ["truncated", "unfinished"])):
         texts = ["number 3", "number 4 " * n]
         (tmp_path / "a.csv").write_text("".join(f"{text}\n" for text in ["text", *texts]), "utf-8")
-        done = cli("predict-table", run, tmp_path / "a.csv", tmp_path / f"{run.name}.jsonl", "--max-new-tokens", "2")
-        assert done.code == 0, done.err
+        done = cli("predict-table", run, tmp_path / "a.csv", tmp_path / f"{run.name}.jsonl", "--max-new-tokens", "2").ok
         alone = cli("predict", run, *texts, "--max-new-tokens", "2", "--json").out.splitlines()
         rows = lines_of(tmp_path / f"{run.name}.jsonl")
         assert [[row[m] for m in marks] for row in rows] == [[m in json.loads(each) for m in marks] for each in alone]
@@ -93,8 +90,8 @@ def test_what_was_cut_is_marked_in_its_row(cli: Callable, runs: Runs, tmp_path: 
 def test_the_column_of_training_is_found_again(cli: Callable, runs: Runs, tmp_path: Path) -> None:
     row = {"body": "another and much longer text than the other one", "text": "a good film"}
     (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
-    done = cli("predict-table", runs.classify, tmp_path / "a.jsonl", tmp_path / "b.jsonl")
-    assert done.code == 0 and "text is column 'text'" in done.err
+    done = cli("predict-table", runs.classify, tmp_path / "a.jsonl", tmp_path / "b.jsonl").ok
+    assert "text is column 'text'" in done.err
 
 
 def test_a_tagger_does_not_take_words_for_texts(cli: Callable, tmp_path: Path) -> None:
@@ -120,8 +117,7 @@ def test_a_masked_model_and_an_embedder(cli: Callable, tmp_path: Path) -> None:
     assert first["filled"] == f"a good {guesses[0]['token']}"
     bert_folder(tmp_path / "bert", "bare")
     assert cli("import", tmp_path / "bert", "--out", tmp_path / "embedder").code == 0
-    done = cli("predict-table", tmp_path / "embedder", tmp_path / "a.csv", tmp_path / "b.jsonl")
-    assert done.code == 0, done.err
+    assert cli("predict-table", tmp_path / "embedder", tmp_path / "a.csv", tmp_path / "b.jsonl").ok
     row = lines_of(tmp_path / "b.jsonl")[0]
     [answer] = cli("predict", tmp_path / "embedder", row["text"], "--json").out.splitlines()
     assert row["vector"] == pytest.approx(json.loads(answer)["vector"], abs=1e-6)

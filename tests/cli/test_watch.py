@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,30 +20,21 @@ WAITS = "import sys; sys.stdin.read()"
 """What stands for the page's process: it ends as the pipe is closed."""
 
 
-class Started:
-    """The processes that were started, each replaced by one that does nothing."""
-
-    PIPE, DEVNULL = subprocess.PIPE, subprocess.DEVNULL
-
-    def __init__(self) -> None:
-        self.commands: list[list[str]] = []
-        self.environments: list[dict[str, str]] = []
-        self.processes: list[subprocess.Popen[bytes]] = []
-
-    def start(self, command: list[str], env: dict[str, str], stdin: int, stdout: int) -> subprocess.Popen[bytes]:
-        self.commands.append(command)
-        self.environments.append(env)
-        self.processes.append(subprocess.Popen([sys.executable, "-c", WAITS], stdin=stdin, stdout=stdout))
-        return self.processes[-1]
-
-    Popen = start
+Started = list[tuple[list[str], dict[str, str], subprocess.Popen[bytes]]]
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
-    started = Started()
-    monkeypatch.setattr(explain, "subprocess", started)
-    return started
+    """The command and the environment of each process that was started, and what does nothing in its place."""
+    found: Started = []
+
+    def start(command: list[str], env: dict[str, str], **pipes: int) -> subprocess.Popen[bytes]:
+        found.append((command, env, subprocess.Popen([sys.executable, "-c", WAITS], **pipes)))
+        return found[-1][-1]
+
+    stands_for = {"Popen": start, "PIPE": subprocess.PIPE, "DEVNULL": subprocess.DEVNULL}
+    monkeypatch.setattr(explain, "subprocess", SimpleNamespace(**stands_for))
+    return found
 
 
 def trained(folder: Path, name: str, *more: str) -> int:
@@ -56,19 +48,18 @@ def test_watching_changes_no_bit_and_ends_with_the_training_and_a_replay_is_writ
     tmp_path: Path, started: Started, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert trained(tmp_path, "plain") == 0
-    assert not started.commands
+    assert not started
     assert trained(tmp_path, "watched", "--watch", "--no-browser") == 0
-    ((_, _, code, *arguments),) = started.commands
+    [((_, _, code, *arguments), environment, page)] = started
     run = tmp_path / "watched"
     assert code == explain.CHILD
     assert arguments == ["watch", str(run), "--control", "--device=cpu", "--no-browser"]
-    assert started.environments[0]["OMP_NUM_THREADS"] == "1"
-    assert started.processes[0].returncode is not None, "it has ended"
+    assert environment["OMP_NUM_THREADS"] == "1" and page.returncode is not None, "it has ended"
     weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (tmp_path / "plain", run)]
     assert weights[0] == weights[1]
     assert [*step_folders(run / "snapshots")] == [0, 16]
     assert main(["train", "--resume", str(run), "--watch"]) == 0
-    assert len(started.commands) == 1, "there is no step to watch"
+    assert len(started) == 1, "there is no step to watch"
     assert main(["watch", str(run), "-o", str(tmp_path / "replay.html")]) == 0
     assert "written:" in capsys.readouterr().err
     saved = Page((tmp_path / "replay.html").read_text(encoding="utf-8")).data()["training"]

@@ -25,18 +25,6 @@ def task_of(task: str, train: TrainConfig = TrainConfig(), text: TextConfig = Te
     return TASKS[task](Config(task=task, train=train, text=text), TOKENIZER, ["a", "b"])
 
 
-def epoch_batches(corpus, task, train, text, epoch):
-    return task_of(task, train, text).epoch_batches(corpus, epoch)
-
-
-def eval_batches(corpus, task, max_tokens, text):
-    return task_of(task, text=text).eval_batches(corpus, max_tokens)
-
-
-def make_batch(corpus, task, index):
-    return task_of(task).make_batch(corpus, index)
-
-
 def width(batch):
     """Tokens of its longest text, of source or target."""
     return max([batch.ids.shape[1]] + ([] if batch.tgt_in is None else [batch.tgt_in.shape[1]]))
@@ -66,10 +54,10 @@ def lm_corpus(n: int) -> EncodedCorpus:
 @given(LENGTHS, st.sampled_from(["classify", "translate"]), st.integers(1, 200), st.integers(0, 5))
 def test_every_example_is_in_exactly_one_batch_of_an_epoch_and_within_the_budget(lengths, task, max_tokens, epoch):
     corpus = classify_corpus(lengths) if task == "classify" else translate_corpus(lengths)
-    plan = epoch_batches(corpus, task, TrainConfig(max_tokens=max_tokens), TextConfig(), epoch)
+    plan = task_of(task, TrainConfig(max_tokens=max_tokens), TextConfig()).epoch_batches(corpus, epoch)
     assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
     for index in plan:
-        batch = make_batch(corpus, task, index)
+        batch = task_of(task).make_batch(corpus, index)
         assert len(index) == 1 or len(index) * width(batch) <= max_tokens
 
 
@@ -78,9 +66,9 @@ def test_every_example_is_in_exactly_one_batch_of_an_epoch_and_within_the_budget
 @given(LENGTHS, st.sampled_from(["classify", "translate"]), st.integers(1, 200))
 def test_evaluation_visits_every_example_once_longest_first(lengths, task, max_tokens):
     corpus = classify_corpus(lengths) if task == "classify" else translate_corpus(lengths)
-    plan = eval_batches(corpus, task, max_tokens, TextConfig())
+    plan = task_of(task, text=TextConfig()).eval_batches(corpus, max_tokens)
     assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
-    longest = [width(make_batch(corpus, task, index)) for index in plan]
+    longest = [width(task_of(task).make_batch(corpus, index)) for index in plan]
     assert longest == sorted(longest, reverse=True)
 
 
@@ -91,7 +79,7 @@ def test_the_order_is_a_pure_function_of_seed_and_epoch(task):
 
     def plan(seed: int, epoch: int) -> list[list]:
         train = TrainConfig(max_tokens=128, seed=seed)
-        return [i.tolist() for i in epoch_batches(corpus, task, train, TextConfig(max_len=16), epoch)]
+        return [i.tolist() for i in task_of(task, train, TextConfig(max_len=16)).epoch_batches(corpus, epoch)]
 
     later = plan(1, 7)
     assert plan(1, 7) == later
@@ -103,14 +91,14 @@ def test_batches_pad_little_count_what_they_are_to_count_and_change_company():
     rng = np.random.default_rng(0)
     lengths = np.minimum(rng.lognormal(5.2, 0.6, 25_000), 512).astype(int).tolist()
     corpus = classify_corpus(lengths)
-    plan = epoch_batches(corpus, "classify", TrainConfig(max_tokens=8192), TextConfig(), 0)
+    plan = task_of("classify", TrainConfig(max_tokens=8192), TextConfig()).epoch_batches(corpus, 0)
     slots = sum(int(corpus.lengths[i].max()) * len(i) for i in plan)
     assert 1 - sum(lengths) / slots < 0.03
     few = classify_corpus(rng.integers(1, 40, 50).tolist())
-    plan = epoch_batches(few, "classify", TrainConfig(batch_size=16, max_tokens=1), TextConfig(), 0)
+    plan = task_of("classify", TrainConfig(batch_size=16, max_tokens=1), TextConfig()).epoch_batches(few, 0)
     assert sorted(len(index) for index in plan) == [2, 16, 16, 16], "it counts examples instead of tokens"
     first, second = (
-        epoch_batches(classify_corpus([8] * 64), "classify", TrainConfig(max_tokens=64), TextConfig(), epoch)
+        task_of("classify", TrainConfig(max_tokens=64), TextConfig()).epoch_batches(classify_corpus([8] * 64), epoch)
         for epoch in (0, 1)
     )
     assert {frozenset(i.tolist()) for i in first} != {frozenset(i.tolist()) for i in second}
@@ -118,15 +106,15 @@ def test_batches_pad_little_count_what_they_are_to_count_and_change_company():
 
 def test_classify_batch_pads_on_the_right_and_counts():
     corpus = classify_corpus([3, 0, 5])
-    batch = make_batch(corpus, "classify", np.array([0, 1, 2]))
+    batch = task_of("classify").make_batch(corpus, np.array([0, 1, 2]))
     assert batch.ids.shape == (3, 5) and batch.ids.dtype == torch.int64
     assert batch.padding_mask is not None
     assert batch.padding_mask.sum(dim=1).tolist() == [3, 0, 5]
     assert batch.ids[0].tolist() == [*corpus.ids[0].tolist(), 0, 0]
     assert batch.labels.tolist() == [0, 1, 2]
     assert (len(batch.ids), batch.n_tokens, batch.n_slots, batch.n_labels) == (3, 8, 15, 3)
-    assert make_batch(classify_corpus([4, 4]), "classify", np.array([0, 1])).padding_mask is None
-    empty = make_batch(corpus, "classify", np.array([1]))
+    assert task_of("classify").make_batch(classify_corpus([4, 4]), np.array([0, 1])).padding_mask is None
+    empty = task_of("classify").make_batch(corpus, np.array([1]))
     assert empty.ids.tolist() == [[0]] and empty.padding_mask is not None and not empty.padding_mask.any()
 
 
@@ -136,7 +124,7 @@ def test_translate_labels_are_the_decoder_input_one_further_on(lengths):
     corpus = translate_corpus(lengths)
     assert corpus.target is not None
     index = np.arange(len(lengths))
-    batch = make_batch(corpus, "translate", index)
+    batch = task_of("translate").make_batch(corpus, index)
     assert batch.tgt_in is not None
     for i in index:
         target = corpus.target[i].tolist()
@@ -154,12 +142,12 @@ def test_translate_labels_are_the_decoder_input_one_further_on(lengths):
 def test_lm_windows_predict_every_token_but_the_first_exactly_once(n, max_len, max_tokens, epoch, training):
     corpus, text = lm_corpus(n), TextConfig(max_len=max_len)
     if training:
-        plan = epoch_batches(corpus, "lm", TrainConfig(max_tokens=max_tokens), text, epoch)
+        plan = task_of("lm", TrainConfig(max_tokens=max_tokens), text).epoch_batches(corpus, epoch)
     else:
         plan = overlapping_windows(n, max_len, max_tokens)
     predicted = []
     for index in plan:
-        batch = make_batch(corpus, "lm", index)
+        batch = task_of("lm").make_batch(corpus, index)
         assert batch.ids.shape == batch.labels.shape and batch.ids.shape[1] <= max_len
         assert len(index) == 1 or batch.ids.numel() <= max_tokens
         scored = batch.labels != IGNORE_INDEX
@@ -171,39 +159,19 @@ def test_lm_windows_predict_every_token_but_the_first_exactly_once(n, max_len, m
 
 def test_lm_evaluation_gives_context_and_training_windows_move():
     corpus, text = lm_corpus(1000), TextConfig(max_len=32)
-    for start, _, first in np.concatenate(eval_batches(corpus, "lm", 320, text))[1:]:
+    for start, _, first in np.concatenate(task_of("lm", text=text).eval_batches(corpus, 320))[1:]:
         assert first - start >= 16
     starts = [
-        np.sort(np.concatenate(epoch_batches(corpus, "lm", TrainConfig(), text, epoch))[:, 0])[1] for epoch in range(6)
+        np.sort(np.concatenate(task_of("lm", TrainConfig(), text).epoch_batches(corpus, epoch))[:, 0])[1]
+        for epoch in range(6)
     ]
     assert len(set(starts)) > 1
 
 
 def test_to_moves_every_tensor():
-    batch = make_batch(translate_corpus([3, 5]), "translate", np.array([0, 1])).to("meta")
+    batch = task_of("translate").make_batch(translate_corpus([3, 5]), np.array([0, 1])).to("meta")
     assert batch.padding_mask is not None and batch.tgt_in is not None
     assert {t.device.type for t in (batch.ids, batch.labels, batch.padding_mask, batch.tgt_in)} == {"meta"}
-
-
-# --- plans of a running text ------------------------------------------------------------------------------------
-
-
-def permuted_table(n: int, max_len: int, train: TrainConfig, epoch: int) -> list[np.ndarray]:
-    """All windows of an epoch at once, shuffled as a table: the order that runs have had since the first."""
-    rng = np.random.default_rng([train.seed, epoch])
-    cuts = np.arange(rng.integers(max_len), n - 1, max_len)
-    edges = np.unique(np.concatenate([[0], cuts, [n - 1]]))
-    table = rng.permutation(np.stack([edges[:-1], edges[1:], edges[:-1] + 1], axis=1))
-    rows = train.batch_size or max(1, train.max_tokens // max_len)
-    return [table[i : i + rows] for i in range(0, len(table), rows)]
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.integers(2, 900), st.integers(1, 80), st.integers(1, 400), st.integers(0, 3), st.integers(0, 3))
-def test_the_order_of_a_text_is_what_it_always_was(n, max_len, max_tokens, seed, epoch) -> None:
-    train = TrainConfig(max_tokens=max_tokens, seed=seed)
-    plan, table = shuffled_windows(n, max_len, train, epoch), permuted_table(n, max_len, train, epoch)
-    assert all(np.array_equal(a, b) for a, b in zip(plan, table, strict=True))
 
 
 def test_a_plan_takes_24_bytes_a_window() -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from tests.helpers.for_each import for_each
 
 from glassformer.config import FilesConfig
 from glassformer.data.answered_table import InputTable, TableWriter, format_for, scan_table
@@ -26,24 +25,9 @@ OUR_CSV = {"delimiter": ",", "quotes": "yes"}
 """How a CSV is written, for fields that look like rows of their own."""
 Cells = list[list[str]]
 
-LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\ufeff")
-CELL = st.one_of(
-    st.text(LETTERS, max_size=12),
-    st.text("\",;\t\n 'a", max_size=8),
-    st.sampled_from(["", " ", '"', "sep=;", "é 語 👍"]),
-)
-"""Carriage returns and byte order marks at the beginning of a line are left out when a table is read."""
-
-
-@st.composite
-def tables(draw: st.DrawFn) -> Cells:
-    """Return rows under a header, the first of which is that of the texts."""
-    n = draw(st.integers(1, 4))
-    names = draw(
-        st.lists(st.text("abc _é", min_size=1, max_size=5).map("x".__add__), min_size=n, max_size=n, unique=True)
-    )
-    rows = draw(st.lists(st.lists(CELL, min_size=n + 1, max_size=n + 1), min_size=1, max_size=5))
-    return [["text", *names], *(["some words " + row[0], *row[1:]] for row in rows)]
+CELLS = ["", " ", '"', "sep=;", "é 語 👍", 'a,"b"', "'two\nlines'", ";\t", '\n\n""', ",", "x,y\na,b\n", "| ;", '"a"']
+"""What a format may take for its own marks."""
+TABLE = [["text", "x a", "x_é"], *([f"some words {a}", a, b] for a, b in itertools.pairwise(CELLS))]
 
 
 def scanned(path: Path, column: str | None = "text", **form: str) -> InputTable:
@@ -63,25 +47,18 @@ def as_cells(table: InputTable) -> Cells:
     return [list(table.names), *([row.get(name, "") for name in table.names] for _, row in table.rows())]
 
 
-def answers_to(cells: Cells) -> list[dict[str, Any]]:
-    return [{"label": f"l{i}", "note": row[-1]} for i, row in enumerate(cells[1:])]
-
-
 @pytest.mark.parametrize("second", FORMATS)
 @pytest.mark.parametrize("first", FORMATS)
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(cells=tables())
-def test_every_pair_of_formats_keeps_every_field(tmp_path: Path, first: str, second: str, cells: Cells) -> None:
-    source, middle, last = (tmp_path / name for name in ("a.jsonl", f"b{first}", f"c{second}"))
-    source.write_text("".join(json.dumps(dict(zip(cells[0], row, strict=True))) + "\n" for row in cells[1:]), "utf-8")
-    answers = answers_to(cells)
-    expected = [[*cells[0], "label", "note"]]
-    expected += [[*row, *answer.values()] for row, answer in zip(cells[1:], answers, strict=True)]
-    write(scanned(source), middle, answers)
+def test_every_pair_of_formats_keeps_every_field(tmp_path: Path, first: str, second: str) -> None:
+    (names, *rows), source = TABLE, tmp_path / "a.jsonl"
+    source.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows), "utf-8")
+    answers = [{"label": f"l{i}", "note": row[-1]} for i, row in enumerate(rows)]
+    expected = [[*names, "label", "note"], *([*r, *a.values()] for r, a in zip(rows, answers, strict=True))]
+    write(scanned(source), middle := tmp_path / f"b{first}", answers)
     once = scanned(middle, **OUR_CSV)
     assert as_cells(once) == expected
-    assert [text for text, _ in once.rows()] == [row[0] for row in cells[1:]]
-    write(once, last, [{"score": 0.5}] * once.n_rows)
+    assert [text for text, _ in once.rows()] == [row[0] for row in rows]
+    write(once, last := tmp_path / f"c{second}", [{"score": 0.5}] * once.n_rows)
     twice = as_cells(scanned(last, **OUR_CSV))
     assert [row[:-1] for row in twice] == expected
     assert {str(row[-1]) for row in twice[1:]} == {"0.5"}
@@ -146,7 +123,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("name", MALFORMED)
+@for_each("name", MALFORMED)
 def test_what_is_malformed_is_refused_with_its_place(tmp_path: Path, name: str) -> None:
     data, message = MALFORMED[name]
     (tmp_path / name).write_bytes(data)
@@ -155,24 +132,20 @@ def test_what_is_malformed_is_refused_with_its_place(tmp_path: Path, name: str) 
     assert message in error.value.message
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_file_and_other_names_of_outputs_are_refused(tmp_path: Path) -> None:
     for path, message in ((tmp_path / "gone.csv", "there is no such file"), (tmp_path, "this is a folder")):
         with pytest.raises(DataError, match=message) as error:
             scanned(path)
         assert error.value.hint == "check the path"
+    for name in ("a.xlsx", "a", "a.parquet", "a.tsv", "a.gz"):
+        with pytest.raises(UsageError, match="the name of a table to write ends in"):
+            format_for(Path(name))
 
 
-@pytest.mark.parametrize("name", ["a.xlsx", "a", "a.parquet", "a.tsv", "a.gz"])
-def test_other_names_of_outputs_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="the name of a table to write ends in"):
-        format_for(Path(name))
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl.gz"])
-def test_memory_does_not_grow_with_the_table(tmp_path: Path, suffix: str) -> None:
+def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
     lines = (f"{i},{'some words ' * 40}{i}\n" for i in range(20_000))
     (tmp_path / "a.csv").write_text("id,text\n" + "".join(lines), "utf-8")  # 3.6 MB
-    out = tmp_path / f"b{suffix}"
+    out = tmp_path / "b.csv"
     tracemalloc.start()
     table = scanned(tmp_path / "a.csv")
     rows, n = table.rows(), 0

@@ -77,14 +77,6 @@ def test_no_temperature_is_greedy(temperature):
     assert torch.equal(token, logits.argmax(-1))
 
 
-def test_banned_tokens_are_never_drawn():
-    logits = torch.zeros(2000, 4)
-    token, _ = sample_tokens(logits, DecodeConfig(), numbers(0, 2000), suppress_tokens=[1, 3])
-    assert set(token.tolist()) == {0, 2}
-    greedy, _ = sample_tokens(logits, DecodeConfig(temperature=0), numbers(0, 2000), suppress_tokens=[0])
-    assert set(greedy.tolist()) == {1}
-
-
 def test_the_extremes_of_u_draw_tokens_that_are_allowed():
     logits = torch.tensor([[-torch.inf, 0.0, 1.0, -torch.inf]]).expand(2, -1)
     token, _ = sample_tokens(logits, DecodeConfig(), torch.tensor([0.0, 1 - 2.0**-52], dtype=torch.float64))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.decode.toys import BOS, EOS, PAD, sentences, translator
 
 from glassformer.config import DecodeConfig
-from glassformer.data.batches import length_buckets
 from glassformer.decode.jobs import translate_ids
 from glassformer.decode.search import Hypothesis
 from glassformer.errors import UsageError
@@ -123,16 +119,6 @@ def test_what_cannot_be_translated_is_refused():
         translate(model, [[5]], {"prefixes": [[5]]}, sample=True)
     with pytest.raises(UsageError, match="source 1 has 33 tokens, and the model reads at most 32"):
         translate(model, [[5], [5] * 33])
-
-
-@settings(deadline=None)
-@given(lengths=st.lists(st.integers(1, 30), max_size=60), max_tokens=st.integers(0, 200))
-def test_batches_hold_every_source_once_within_budget(lengths, max_tokens):
-    batches = [batch[::-1].tolist() for batch in length_buckets(np.array(lengths, np.int64), max_tokens)]
-    assert sorted(i for batch in batches for i in batch) == [*range(len(lengths))]
-    assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= max_tokens for batch in batches)
-    order = [lengths[i] for batch in batches for i in batch]
-    assert order == sorted(order, reverse=True)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["greedy", "beam", "sample"])

@@ -60,16 +60,14 @@ def sharpen(model, eos):
     return model
 
 
-def translator(seed=0, vocab_size=23, max_len=32, **config):
+def translator(seed=0, vocab_size=23, max_len=32, kind=Translator, **config):
     torch.manual_seed(seed)
     numbers = {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_ff": 32, "tie_embeddings": False}
-    return sharpen(Translator(ModelConfig(**(numbers | config)), vocab_size, max_len), EOS)
+    return sharpen(kind(ModelConfig(**(numbers | config)), vocab_size, max_len), EOS)
 
 
-def language_model(seed=0, vocab_size=19, max_len=16, **config):
-    torch.manual_seed(seed)
-    numbers = {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_ff": 32, "tie_embeddings": False}
-    return sharpen(LanguageModel(ModelConfig(**(numbers | config)), vocab_size, max_len), EOS)
+def language_model(seed=0, **config):
+    return translator(seed, 19, 16, LanguageModel, **config)
 
 
 def sentences(seed, n, vocab_size=23, longest=9):

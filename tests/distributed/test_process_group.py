@@ -216,12 +216,8 @@ def test_what_one_process_cannot_do_none_does() -> None:
     message = together(2, differ)
     assert message[0] == message[1]
     different = "the 2 processes of this run differ in: data"
-    assert message[0][0] == [
-        "UsageError",
-        different,
-        "start the same command with the same files and versions everywhere",
-        2,
-    ]
+    hint = "start the same command with the same files and versions everywhere"
+    assert message[0][0] == ["UsageError", different, hint, 2]
     assert message[0][1] == ["DataError", "process 1: no such file: ä", "look", 3]
 
 

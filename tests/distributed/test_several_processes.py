@@ -21,7 +21,7 @@ from glassformer.runs.folder import PAUSE, Control, ControlFile, RunFolder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
 FLAGS = (
-    "--epochs 6 --save-every 7 --max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
+    "--max-tokens 200 --device cpu --precision fp32 --text.max-len 40 "
     "--text.vocab-size 300 --model.n-layers 1 --model.d-model 32 --model.n-heads 2 --model.d-ff 64 "
     "--model.dropout 0 --model.embedding-dropout 0 --word-mask-prob 0 --word-unknown-prob 0 --model.activation gelu"
 ).split()
@@ -36,6 +36,8 @@ def new_run(tmp_path: Path, name: str, *more: str) -> tuple[str, ...]:
     file = tmp_path / "r.csv"
     if not file.exists():
         write_reviews(file)
+    usual = {"--epochs": "6", "--save-every": "7"}
+    more += tuple(word for name, value in usual.items() if name not in more for word in (name, value))
     return ("train", "classify", "--train-file", str(file), "--out", str(tmp_path / name), *FLAGS, *more)
 
 
@@ -51,16 +53,9 @@ def start(
     `before` may break them.
     """
     port, n = free_port(), len(list(tmp_path.glob("said-*")))
-    cache = {"GLASSFORMER_CACHE": str(tmp_path / "cache")}
-    return [
-        Command(
-            tmp_path / f"said-{n}-{rank}",
-            others if rank and others else arguments,
-            environment_of(rank, size, port) | cache,
-            before,
-        )
-        for rank in range(size)
-    ]
+    words = [others if rank and others else arguments for rank in range(size)]
+    places = [(tmp_path / f"said-{n}-{rank}", environment_of(rank, size, port)) for rank in range(size)]
+    return [Command(file, each, place, before) for each, (file, place) in zip(words, places, strict=True)]
 
 
 def ended(processes: list[Command], seconds: float = 120) -> tuple[list[int], list[str]]:
@@ -111,16 +106,12 @@ def test_what_several_processes_cannot_do_is_a_sentence_of_the_first(tmp_path: P
     write_reviews(other, 90)
     theirs = tuple(str(other) if word.endswith("r.csv") else word for word in ours)
     missing = tuple(word.replace("r.csv", "none.csv") for word in ours)
+    elsewhere = f"process 1: {tmp_path / 'elsewhere'} is not visible to every process"
     cases = [
         (ours, theirs, 2, "differ in:"),
         (ours, (*ours, "--lr", "0.5"), 2, "differ in: configuration"),
         (ours, missing, 3, "process 1: "),
-        (
-            ours,
-            new_run(tmp_path, "elsewhere"),
-            2,
-            f"process 1: {tmp_path / 'elsewhere'} is not visible to every process",
-        ),
+        (ours, new_run(tmp_path, "elsewhere"), 2, elsewhere),
         ((*ours, "--overfit-batch"), None, 2, "the work of one process, and 2 were started"),
         ((*ours, "--dry-run"), None, 2, "the work of one process, and 2 were started"),
         (("predict", "x", "text"), None, 2, "predict is the work of one process, and 2 were started"),
@@ -194,11 +185,9 @@ def test_a_lost_process_ends_the_others_with_a_sentence(lost: int, tmp_path: Pat
 def torchrun(tmp_path: Path, size: int, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The command under torch's own launcher, within the block."""
     launcher = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={size}"]
-    own = {"OMP_NUM_THREADS": "1", "GLASSFORMER_CACHE": str(tmp_path / "cache")}
+    own = os.environ | {"OMP_NUM_THREADS": "1"}
     with open(tmp_path / "torchrun.txt", "w", encoding="utf-8") as output:
-        process = subprocess.Popen(
-            [*launcher, *arguments], env=os.environ | own, text=True, stdout=output, stderr=output
-        )
+        process = subprocess.Popen([*launcher, *arguments], env=own, text=True, stdout=output, stderr=output)
     try:
         yield process
     finally:

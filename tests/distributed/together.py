@@ -88,7 +88,6 @@ def train(ranks: ProcessGroup, task: str, most: int, n: int, settings: dict[str,
         # Generators of random numbers apart.
         "kept": state_sha256({name: t for name, t in state.tensors().items() if not name.startswith("rng")}, {}),
         "position": [state.progress.epoch, state.progress.position],
-        "padding": [r.padding for r in reports],
         "clipped": [r.clipped for r in reports if r.clipped is not None],
         "moved": [r.update_ratios for r in reports if r.update_ratios is not None],
     }
@@ -153,12 +152,11 @@ def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
     run.task.validate, seen = output, []
     trainer = Trainer(run, state, "", RunFolder("none"), request)
 
-    def act(report: StepMetrics) -> StepMetrics:
+    def act(report: StepMetrics) -> None:
         trainer.look(report.step)
         seen.append([report.valid is not None, trainer.signal])
         if trainer.signal is not None:
             state.progress.finished = "stopped"
-        return report
 
     steps_of(state, run, act=act)
     return seen

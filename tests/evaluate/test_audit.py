@@ -26,7 +26,7 @@ from glassformer.evaluate.audit import (
 )
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("kind", MADE)
 def test_clean_data_is_silent_and_every_check_is_made(kind: str, seed: int) -> None:
     report = audit(*MADE[kind](seed=seed), kind)
@@ -84,12 +84,7 @@ def test_wrong_tags_are_found_with_their_word() -> None:
         (["same text"] * 40, ["x", ""] * 20, "sets", "too few different texts"),
         (["a b", "c d"], ["O\nB-x"] * 2, "tags", "two labels need 10 examples each"),
         (["a b"] * 40, ["O\nB-x"] * 40, "tags", "too few different texts"),
-        (
-            [f"a {i}" for i in range(40)],
-            [f"{'ab'[i % 2]} {i}" for i in range(40)],
-            "target",
-            "the two sides look alike",
-        ),
+        ([f"a {i}" for i in range(40)], [f"{'ab'[i % 2]} {i}" for i in range(40)], "target", "two sides look alike"),
     ],
 )
 def test_what_cannot_be_judged_has_a_reason(texts: list[str], answers: list[str], kind: str, reason: str) -> None:
@@ -116,9 +111,7 @@ def test_what_cannot_be_judged_has_a_reason(texts: list[str], answers: list[str]
         ),
     ],
 )  # fmt: skip
-def test_equal_texts_with_other_answers(
-    texts: list[str], answers: list[str], kind: str, found: list[tuple[int, str, str]]
-) -> None:
+def test_equal_texts_with_other_answers(texts, answers, kind, found):
     """Case counts where words have tags."""
     each = of_kind(audit(texts, answers, kind), "contradiction")
     assert [(int(f.place[6:]), f.matter, f.suggested) for f in each] == found
@@ -166,13 +159,9 @@ def jaccard(first: str, second: str) -> float:
 @given(st.lists(st.text("abc ", min_size=1, max_size=40).filter(str.strip), min_size=1, max_size=25))
 def test_near_duplicates_are_what_an_exact_comparison_gives(texts: list[str]) -> None:
     texts = [" ".join(text.split()) for text in texts]
-    found = {
-        later: (earlier, similarity) for later, earlier, similarity in near_duplicates(texts, ["train"] * len(texts))
-    }
-    for later, (earlier, similarity) in found.items():
-        assert (
-            earlier < later and similarity == pytest.approx(jaccard(texts[later], texts[earlier])) and similarity >= 0.8
-        )
+    found = {later: (earlier, alike) for later, earlier, alike in near_duplicates(texts, ["train"] * len(texts))}
+    for later, (earlier, alike) in found.items():
+        assert earlier < later and alike == pytest.approx(jaccard(texts[later], texts[earlier])) and alike >= 0.8
     assert all(found[i][1] == 1.0 for i, text in enumerate(texts) if text in texts[:i])
 
 
@@ -211,11 +200,9 @@ def test_sentences_of_the_other_side_and_copies_are_found() -> None:
 def test_odd_lengths_are_found() -> None:
     source, target = pairs()
     target[50], target[51], target[52] = target[50].split()[0], " ".join([target[51]] * 4), ""
-    report = audit(source, target, "target")
-    found = sorted((f.place, f.matter) for f in of_kind(report, "length"))
+    found = sorted((f.place, f.matter) for f in of_kind(audit(source, target, "target"), "length"))
     assert found == [
-        ("a.csv:52", "its target is short for its source"),
-        ("a.csv:53", "its target is long for its source"),
+        (f"a.csv:{i}", f"its target is {what} for its source") for i, what in ((52, "short"), (53, "long"))
     ]
 
 

@@ -64,7 +64,7 @@ def test_what_cannot_be_fitted_is_left_out(train_texts: list[str], train_labels:
     assert list(result) == ["majority"]
 
 
-def clauses(good: list[str], bad: list[str], n: int, seed: int, space: str = "") -> tuple[list[str], list[int]]:
+def clauses(good: list[str], bad: list[str], n: int, seed: int) -> tuple[list[str], list[int]]:
     """Write texts without spaces: filler of random letters around one of seven good or bad phrases."""
     rng, texts, labels = np.random.default_rng(seed), [], []
     letters = sorted(set("".join(good + bad)))
@@ -72,22 +72,14 @@ def clauses(good: list[str], bad: list[str], n: int, seed: int, space: str = "")
         label = int(rng.integers(2))
         phrase = str(rng.choice(good if label else bad))
         before, after = ("".join(rng.choice(letters, 4)) for _ in range(2))
-        texts.append(space.join([before, phrase, after]))
+        texts.append(before + phrase + after)
         labels.append(label)
     return texts, labels
 
 
-@pytest.mark.parametrize(
-    ("good", "bad"),
-    [
-        (["非常好看", "值得推荐", "十分满意"], ["非常难看", "浪费时间", "十分失望"]),
-        (["とても良い", "すばらしい"], ["とても悪い", "つまらない"]),
-        (["ดีมาก", "ชอบมาก"], ["แย่มาก", "ผิดหวัง"]),
-    ],
-    ids=["Chinese", "Japanese", "Thai"],
-)
-def test_scripts_without_spaces_are_counted_by_characters(good: list[str], bad: list[str]) -> None:
+def test_scripts_without_spaces_are_counted_by_characters() -> None:
     """By words it would know no clause again and guess; by characters it is a fair comparison."""
+    good, bad = ["非常好看", "值得推荐", "十分满意"], ["非常难看", "浪费时间", "十分失望"]
     row = fit_baselines(*clauses(good, bad, 600, 0), *clauses(good, bad, 200, 1))["tfidf_logistic"]
     assert row["accuracy"] > 0.97
     assert "one, two and three characters" in row["settings"] and "script without spaces" in row["settings"]

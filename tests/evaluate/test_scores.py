@@ -34,15 +34,11 @@ def test_two_classes_by_hand() -> None:
     f1_neg, f1_pos = 2 / 3, 1 / 2
     assert result["macro_f1"] == pytest.approx((f1_neg + f1_pos) / 2)
     assert result["log_loss"] == pytest.approx(-np.log([0.9, 0.8, 0.4, 0.9, 0.4]).mean())
-    assert result["per_class"][1] == {
-        "label": "pos",
-        "precision": pytest.approx(1 / 2),
-        "recall": pytest.approx(1 / 2),
-        "f1": pytest.approx(1 / 2),
-        "support": 2,
-    }
+    assert result["per_class"][1] == {"label": "pos", "precision": 0.5, "recall": 0.5, "f1": 0.5, "support": 2}
     low, high = result["ci95"]
     assert 0 < low < 0.6 < high < 1
+    certain = class_scores([0], np.array([[0.0, 1.0]]), NAMES)["log_loss"]
+    assert np.isfinite(certain) and certain > 100, "a certain mistake costs much"
 
 
 def test_a_class_nobody_mentions_does_not_lower_macro_f1_and_the_result_is_plain_json() -> None:
@@ -50,11 +46,6 @@ def test_a_class_nobody_mentions_does_not_lower_macro_f1_and_the_result_is_plain
     result = class_scores(np.array([0, 1]), probabilities, ["a", "b", "unseen"])
     assert result["macro_f1"] == 1.0 and result["per_class"][2]["support"] == 0
     assert json.loads(json.dumps(result)) == result
-
-
-def test_a_certain_mistake_costs_much_but_is_finite() -> None:
-    result = class_scores([0], np.array([[0.0, 1.0]]), NAMES)
-    assert np.isfinite(result["log_loss"]) and result["log_loss"] > 100
 
 
 def test_calibration_of_a_calibrated_and_of_an_overconfident_classifier() -> None:
@@ -68,27 +59,12 @@ def test_calibration_of_a_calibrated_and_of_an_overconfident_classifier() -> Non
 
 
 def test_which_way_is_better() -> None:
-    lower = {
-        "ece",
-        "ece_calibrated",
-        "log_loss",
-        "loss",
-        "perplexity",
-        "nats_per_token",
-        "nats_per_char",
-        "bits_per_char",
-        "bits_per_byte",
-    }
+    rates = "nats_per_token nats_per_char bits_per_char bits_per_byte"
+    lower = {*f"ece ece_calibrated log_loss loss perplexity {rates}".split()}
     assert {name for name, known in METRICS.items() if not known.higher_is_better} == lower
     assert metric("bleu").better(31.0, 30.0) and metric("loss").better(0.1, 0.2)
-
-
-def test_on_the_training_split_it_is_the_same_metric() -> None:
     known = metric("train_loss")
     assert (known.name, known.title, known.higher_is_better) == ("train_loss", "Loss on train", False)
-
-
-def test_a_task_says_its_own_and_an_unknown_one_is_a_score() -> None:
     own = Metric("hamming", "Hamming distance", "labels", higher_is_better=False)
     assert metric("hamming", [own]) is own
     assert metric("train_hamming", [own]).higher_is_better is False
@@ -150,24 +126,16 @@ def test_the_names_of_tags_are_whole() -> None:
 def test_scores_are_those_counted_by_hand() -> None:
     truth = [t.split() for t in ("B-X I-X O B-Y", "O O", "B-X O")]
     found = [t.split() for t in ("B-X I-X O O", "O B-Y", "I-X O")]
-    assert [tuple(row) for row in tag_counts(truth, found).tolist()] == [
-        (1, 0, 1, 3, 4),
-        (0, 1, 0, 1, 2),
-        (1, 0, 0, 1, 2),  # I-X after nothing is the same span, and another tag
-    ]
+    # I-X after nothing is the same span, and another tag
+    assert tag_counts(truth, found).tolist() == [[1, 0, 1, 3, 4], [0, 1, 0, 1, 2], [1, 0, 0, 1, 2]]
     scores = tag_scores(truth, found, plain=False)
     assert scores["span_precision"] == scores["span_recall"] == scores["span_f1"] == pytest.approx(2 / 3)
     assert scores["tag_accuracy"] == 5 / 8 and (scores["n"], scores["n_words"]) == (3, 8)
-    assert {row["label"]: (row["precision"], row["recall"], row["support"]) for row in scores["per_label"]} == {
-        "X": (1.0, 1.0, 2),
-        "Y": (0.0, 0.0, 1),
-    }
+    rows = [(row["label"], row["precision"], row["recall"], row["support"]) for row in scores["per_label"]]
+    assert rows == [("X", 1.0, 1.0, 2), ("Y", 0.0, 0.0, 1)]
     assert scores["macro_f1"] == 0.5
     low, high = scores["span_f1_ci95"]
     assert low <= scores["span_f1"] <= high
-
-
-def test_plain_tags_have_accuracy_and_macro_f1() -> None:
     scores = tag_scores([["N", "V", "N"]], [["N", "N", "N"]], plain=True)
     assert scores["headline"] == "tag_accuracy" and "span_f1" not in scores
     assert scores["tag_accuracy"] == pytest.approx(2 / 3) and scores["macro_f1"] == pytest.approx(0.4)
@@ -191,9 +159,6 @@ def test_the_window_sees_what_the_word_alone_does_not() -> None:
     assert baselines["frequent"]["span_f1"] == 0.0 and baselines["window"]["span_f1"] > 0.95
     assert all(row["settings"] and "span_f1_ci95" in row for row in baselines.values())
     assert baselines == tag_baselines(*train, *test, plain=False)
-
-
-def test_a_single_sentence_of_one_tag_has_no_window() -> None:
     assert tag_baselines([["a"]], [["O"]], [["a", "b"]], [["O", "O"]], plain=False).keys() == {"frequent"}
     assert "window" in tag_baselines([["a", "b"]], [["O", "B-X"]], [["a"]], [["O"]], plain=False)
 
@@ -238,17 +203,18 @@ def test_intervals_hold_the_score_and_agree_with_sacrebleu() -> None:
     assert result == score(hypotheses, references, n_bootstrap=400)
 
 
-def test_exact_match_ignores_only_outer_spaces() -> None:
+def test_exact_match_ignores_only_outer_spaces_and_is_quoted_for_short_answers() -> None:
     result = score(["a b c d e f", "a  b c d e f", " a b c d e f\n"], ["a b c d e f"] * 3, n_bootstrap=0)
     assert result["exact_match"] == pytest.approx(2 / 3)
     assert result["exact_match_ci95"][0] < 2 / 3 < result["exact_match_ci95"][1]
-
-
-def test_short_answers_are_quoted_by_exact_match() -> None:
     dates = score(["2014-03-05", "1999-12-31"], ["2014-03-05", "1999-12-30"], n_bootstrap=10)
     assert dates["headline"] == "exact_match" and dates["bleu"] > 0
     words = score(["ja", "nein"], ["ja", "nein"], n_bootstrap=10)
     assert words["headline"] == "exact_match" and words["bleu"] == 0
+    for n in range(1, 10):  # what chooses the metric of the validations and the headline is one function
+        lines = [" ".join("abcdefghij"[:n])] * 3
+        assert headline_of(lines) == score(lines, lines, n_bootstrap=0)["headline"]
+        assert headline_of(lines) == ("exact_match" if n < 6 else "bleu")
 
 
 def test_another_tokenizer_is_named_and_an_unknown_one_refused(caplog: pytest.LogCaptureFixture) -> None:
@@ -277,11 +243,7 @@ def test_the_paired_test_parts_better_from_equal() -> None:
 
 
 CHINESE = ["那只猫坐在红色的垫子上看书。", "两只狗在公园里追一个球。", "一个男人在街上骑自行车。"]
-JAPANESE = [
-    "猫は赤いマットの上に座っている。",
-    "二匹の犬が公園でボールを追いかける。",
-    "男の人が道で自転車に乗っている。",
-]
+JAPANESE = ["猫は赤いマットの上に座っている。", "二匹の犬が公園でボールを追いかける。"]
 THAI = ["แมวนั่งอยู่บนเสื่อสีแดง", "สุนัขสองตัววิ่งไล่ลูกบอลในสวน", "ผู้ชายขี่จักรยานบนถนน"]
 
 
@@ -299,11 +261,3 @@ def test_scripts_without_spaces_are_scored_on_bleu(lines: list[str], tokenizer: 
     if tokenizer != "13a":
         assert result["headline"] == headline_of(lines) == "bleu" and result["bleu"] > 50
         assert score(nearly, lines, n_bootstrap=0, tokenize="13a")["bleu"] == pytest.approx(0.0, abs=1e-6)
-
-
-def test_one_cut_off_says_what_a_short_answer_is() -> None:
-    """What chooses the metric of the validations and what chooses the headline are the same function."""
-    for words in range(1, 10):
-        lines = [" ".join("abcdefghij"[:words])] * 3
-        assert headline_of(lines) == score(lines, lines, n_bootstrap=0)["headline"]
-        assert headline_of(lines) == ("exact_match" if words < 6 else "bleu")

@@ -94,8 +94,8 @@ def test_the_learning_rate_of_muon_keeps_its_ratio() -> None:
     config = run().task.config.train
     requested = TraceRequest("a", lr=config.lr * 10, optimizer="muon")
     settings = training_settings(run(), requested)
-    assert settings.muon.matrix_lr == pytest.approx(10 * config.muon.matrix_lr) and settings.optimizer == "muon"
-    assert training_settings(run(), replace(requested, lr=None)).muon == config.muon
+    assert settings.matrix_lr == pytest.approx(10 * config.matrix_lr) and settings.optimizer == "muon"
+    assert training_settings(run(), replace(requested, lr=None)).matrix_lr == config.matrix_lr
 
 
 def test_a_run_sends_how_it_was_trained_and_known_answers(runs: Runs) -> None:

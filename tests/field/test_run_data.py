@@ -13,9 +13,12 @@ import pytest
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data.check import check_data
+from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
+from glassformer.interop.check import check_export
+from glassformer.runs.run_data import different_files
 from glassformer.tasks import TASKS
 
 TINY = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32, "ensemble_size": 1}
@@ -62,9 +65,7 @@ def evaluate(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, dict,
 
 def labels_of(run: str, path: str, columns: dict[str, str] | None = None) -> list[str]:
     """Return the labels that a run is scored on."""
-    scores = glassformer.load(run, device="cpu").evaluate(
-        data=DataConfig(files=FilesConfig(test_file=path, **(columns or {})))
-    )
+    scores = glassformer.load(run, device="cpu").evaluate(data=DataConfig(test_file=path, **(columns or {})))
     return [row["truth"] for row in scores["predictions"]]
 
 
@@ -110,25 +111,18 @@ def test_a_name_of_training_that_stands_twice_is_refused(here: Path, capsys: pyt
     table(here / "twice.csv", "Text, TEXT,sentiment", [(text, text, label) for text, label in ROWS])
     code, _, err = evaluate(capsys, "r", "--test-file", "twice.csv")
     assert code == DataError.exit_code and "columns have one name" in err
-    files = FilesConfig(train_file="train.csv", test_file="twice.csv")
+    files = DataConfig(train_file="train.csv", test_file="twice.csv")
     with pytest.raises(DataError, match="columns have one name"):
-        check_data(TASKS["classify"].schema, DataConfig(files=files))
+        check_data(TASKS["classify"].schema, files)
 
 
 def test_validation_and_test_tables_are_read_by_the_columns_of_the_training_table(tmp_path: Path) -> None:
-    from glassformer.data.datasets.local_files import load_text_data
-    from glassformer.tasks import TASKS
-
     train = table(tmp_path / "train.csv")
     valid = table(tmp_path / "valid.csv", "sentiment,text", [row[::-1] for row in ROWS])
     test = FORMS["another column of the same classes"](tmp_path)
-    files = FilesConfig(train_file=str(train), valid_file=str(valid), test_file=str(test))
-    data = load_text_data(TASKS["classify"].schema, DataConfig(files=files))
+    files = DataConfig(train_file=str(train), valid_file=str(valid), test_file=str(test))
+    data = load_text_data(TASKS["classify"].schema, files)
     assert data.valid.answers == TRUTH and data.test is not None and data.test.answers == TRUTH
-
-
-def rewrite(rows: list[tuple[str, ...]]) -> Callable[[Path], object]:
-    return lambda here: table(here / "train.csv", rows=rows)
 
 
 def replace_by_link(here: Path) -> None:
@@ -138,20 +132,33 @@ def replace_by_link(here: Path) -> None:
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
-    "reordered": rewrite(list(ROWS[::-1])),
-    "a row more": rewrite([*ROWS, ("one more", "pos")]),
-    "a letter": rewrite([("Good film 0", "neg"), *ROWS[1:]]),
+    "a row more": lambda here: table(here / "train.csv", rows=[*ROWS, ("one more", "pos")]),
     "a link": replace_by_link,
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_data_is_refused_unless_allowed(here: Path, capsys: pytest.CaptureFixture[str], change: str) -> None:
+    """No baselines are fitted on it; a resume, an export and means notice it, too."""
+    shutil.copy("train.csv", "t.csv")
+    _, scores, _ = evaluate(capsys, "r", "--test-file", "t.csv")
+    assert "baselines" in scores and scores["also_in_training"] == len(ROWS) * 9 // 10
     CHANGES[change](here)
+    code, scores, err = evaluate(capsys, "r", "--test-file", "t.csv")
+    assert code == 0 and "baselines" not in scores and "also_in_training" not in scores
+    assert "train.csv has changed" in err
     code, _, err = evaluate(capsys, "r", "--split", "valid")
     assert code == 3 and "train.csv has changed since the run began" in err and "--allow-changed-data" in err
     code, scores, err = evaluate(capsys, "r", "--split", "valid", "--allow-changed-data")
     assert code == 0 and scores["changed_data"] == ["train.csv"] and "warning" in err
+    assert main(["train", "--resume", "r"]) == 3
+    run = glassformer.load("r", device="cpu")
+    assert "has changed" in str(check_export(run.task, run.model, cast(Any, None), run.path))
+    with pytest.raises(DataError, match="has changed"):
+        run.predict(["good film"], edits=["encoder.0.self.head0=mean"])
+    run.allow_changed_data = True
+    run.predict(["good film"], edits=["encoder.0.self.head0=mean"])
+    assert not (here / "r" / "means").exists()
 
 
 def test_another_file_of_the_same_relative_path_is_refused(
@@ -169,33 +176,7 @@ def test_another_file_of_the_same_relative_path_is_refused(
         run.evaluate("valid")
 
 
-def test_no_baselines_are_fitted_on_changed_data(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.copy("train.csv", "t.csv")
-    _, scores, _ = evaluate(capsys, "r", "--test-file", "t.csv")
-    assert "baselines" in scores and scores["also_in_training"] == len(ROWS) * 9 // 10
-    CHANGES["reordered"](here)
-    code, scores, err = evaluate(capsys, "r", "--test-file", "t.csv")
-    assert code == 0 and "baselines" not in scores and "also_in_training" not in scores
-    assert "train.csv has changed" in err
-
-
-def test_resuming_export_and_means_notice_a_change(here: Path) -> None:
-    from glassformer.interop.check import check_export
-
-    CHANGES["a row more"](here)
-    assert main(["train", "--resume", "r"]) == 3
-    run = glassformer.load("r", device="cpu")
-    assert "has changed" in str(check_export(run.task, run.model, cast(Any, None), run.path))
-    with pytest.raises(DataError, match="has changed"):
-        run.predict(["good film"], edits=["encoder.0.self.head0=mean"])
-    run.allow_changed_data = True
-    run.predict(["good film"], edits=["encoder.0.self.head0=mean"])
-    assert not (here / "r" / "means").exists()
-
-
 def test_a_folder_with_a_file_more_is_another() -> None:
-    from glassformer.runs.run_data import different_files
-
     before = {"d/a.txt": "1", "d/b.txt": "2"}
     assert different_files(before, before) == []
     assert different_files(before, {"e/a.txt": "1", "e/b.txt": "2"}) == []
@@ -211,6 +192,6 @@ def test_a_data_folder_is_of_built_in_data_sets(here: Path, capsys: pytest.Captu
     with pytest.raises(UsageError, match="built-in"):
         run.evaluate("valid", data=replace(run.config.data, data_dir=str(here)))
     with pytest.raises(UsageError, match="trained on other data"):
-        run.evaluate("valid", data=DataConfig(files=FilesConfig(train_file="t.csv")))
+        run.evaluate("valid", data=DataConfig(train_file="t.csv"))
     with pytest.raises(UsageError, match="test files are named"):
-        run.evaluate("valid", data=DataConfig(files=FilesConfig(test_file="train.csv")))
+        run.evaluate("valid", data=DataConfig(test_file="train.csv"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -141,34 +140,13 @@ def lose_streams() -> None:
     os.close(writing)
 
 
-def new_run(folder: Path, steps: int = 12) -> list[str]:
-    files = ["--train-file", str(write_table(folder)), "--out", str(folder / "run")]
-    return ["train", "classify", *FLAGS, "--steps", str(steps), *files]
-
-
 def test_a_training_without_readers_is_finished(tmp_path: Path) -> None:
-    code, _ = command(tmp_path / "output.txt", *new_run(tmp_path), before=lose_streams).wait(120)
+    files = ["--train-file", str(write_table(tmp_path)), "--out", str(tmp_path / "run")]
+    arguments = ["train", "classify", *FLAGS, "--steps", "12", *files]
+    code, _ = command(tmp_path / "output.txt", *arguments, before=lose_streams).wait(120)
     finished = (tmp_path / "run" / "report.md").is_file()
     assert finished and code == 0, f"training stopped with {code}"
     assert len((tmp_path / "run" / "metrics.jsonl").read_text("utf-8").splitlines()) == 12
-
-
-@pytest.mark.slow
-def test_a_terminal_that_closes_hangs_up_and_the_run_is_resumed(tmp_path: Path) -> None:
-    """A terminal of its own, closed while the bar is drawn: the kernel sends SIGHUP and stderr gives an error."""
-    import pty
-
-    pid, terminal = pty.fork()
-    if not pid:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where nohup started the tests
-        os.environ["GLASSFORMER_CACHE"] = str(tmp_path / "cache")
-        os.execv(sys.executable, [sys.executable, "-m", "glassformer", *new_run(tmp_path, 2000), "--save-every", "5"])
-    while not any((tmp_path / "run" / "checkpoints").glob("step-*")):
-        os.read(terminal, 10000)
-    os.close(terminal)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
-    assert any((tmp_path / "run" / "checkpoints").glob("step-*"))
 
 
 SCRIPT = """

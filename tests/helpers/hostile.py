@@ -38,35 +38,13 @@ CONTENTS: dict[str, bytes] = {
     "long key": b".".join([b"a"] * 100_000) + b" = 1\n",
     "10,000 digits": b'{"a": ' + b"1" * 10_000 + b"}\n",
     "10,000 digits of TOML": b"a = " + b"1" * 10_000 + b"\n",
-    "null": b"null\n",
-    "array": b"[1]\n",
-    "string": b'"x"\n',
-    "object": b"{}\n",
     "half a pair": b'{"a": "\\ud800"}\n',
     "zeros": bytes(4096),
     "long line": b"x" * (1 << 20),
-}
-VALUES: dict[str, Any] = {
-    "null": None,
-    "true": True,
-    "-1": -1,
-    "0": 0,
-    "0.5": 0.5,
-    "1e308": 1e308,
-    "NaN": float("nan"),
-    "infinity": float("inf"),
-    "10^15": 10**15,
-    "10^35": 10**35,
-    "string": "x",
-    "long string": "x" * 100_000,
-    "NUL": "a\0b",
-    "path": "../../x",
-    "array": [],
-    "array of objects": [{}],
-    "array of arrays": [[1], ["x"]],
-    "object": {},
-    "object of objects": {"a": {"b": []}},
-}
+} | {text: text.encode() for text in ("null\n", "[1]\n", '"x"\n', "{}\n")}
+NUMBERS = [True, -1, 0, 0.5, 1e308, float("nan"), float("inf"), 10**15, 10**35]
+OTHERS = ["x", "x" * 100_000, "a\0b", "../../x", [], [{}], [[1], ["x"]], {}, {"a": {"b": []}}]
+VALUES: dict[str, Any] = {repr(value)[:40]: value for value in [None, *NUMBERS, *OTHERS]}
 Change = Callable[[Path], None]
 
 
@@ -96,12 +74,12 @@ def file_attacks(file: str) -> Iterator[Attack]:
     yield Attack(file, "sparse, 20 GB", lambda path: os.truncate(path, 20 << 30))
 
 
-def key_attacks(file: str, value: Any, depth: int = 3, values: dict[str, Any] = VALUES) -> Iterator[Attack]:
-    """Every key of a JSON file, down to a depth, removed or given each of some values."""
+def key_attacks(file: str, value: Any, depth: int = 3) -> Iterator[Attack]:
+    """Every key of a JSON file, down to a depth, removed or given each of `VALUES`."""
     for keys in _paths(value, depth):
         where = ".".join(map(str, keys))
         yield Attack(file, f"without {where}", lambda path, keys=keys: _edit(path, keys, None, remove=True))
-        for name, new in values.items():
+        for name, new in VALUES.items():
             yield Attack(file, f"{where} = {name}", lambda path, keys=keys, new=new: _edit(path, keys, new))
 
 
@@ -144,11 +122,7 @@ def query(*arguments: object, stdin: bytes = b"") -> Answer:
     """Run the command in this process, for `SECONDS` at most."""
     out, err = io.StringIO(), io.StringIO()
 
-    stopped = False
-
     def stop(*_: object) -> None:
-        nonlocal stopped
-        stopped = True
         raise Timeout
 
     before, stdin_before = signal.signal(signal.SIGALRM, stop), sys.stdin
@@ -158,13 +132,13 @@ def query(*arguments: object, stdin: bytes = b"") -> Answer:
         with redirect_stdout(out), redirect_stderr(err):
             code = main([str(a) for a in arguments])
     except BaseException as error:
-        code = 99
+        code = 98 if isinstance(error, Timeout) else 99
         err.write(f"{type(error).__name__}: {error}")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         sys.stdin = stdin_before
-    return Answer(98 if stopped else code, out.getvalue(), err.getvalue())
+    return Answer(code, out.getvalue(), err.getvalue())
 
 
 def peak_bytes() -> int:

@@ -18,7 +18,7 @@ from tests.helpers.exports import WORDS, run_of
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.cli.flags import run_folder
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.errors import UsageError
 from glassformer.explain.edits.sweeps import sweep_states
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
@@ -120,8 +120,8 @@ def matrix_run(task: str, members: int = 1, max_len: int = MAX_LEN, seed: int = 
     model = replace(config.model, d_model=16, d_ff=16, dropout=0.0, ensemble_size=members)
     config, data = replace(config, model=model, text=text, decode=decode), data_of(kind)
     if pairs:
-        files = FilesConfig(pair_column="second")
-        config = replace(config, model=replace(model, n_segments=2), data=DataConfig(files=files))
+        files = DataConfig(pair_column="second")
+        config = replace(config, model=replace(model, n_segments=2), data=files)
         data = replace(data, train=replace(data.train, text=[f"{text} [SEP] {text[::-1]}" for text in data.train.text]))
     built = TASKS[kind].from_data(config, data)
     torch.manual_seed(seed)
@@ -218,26 +218,16 @@ EXPLANATION: dict[str, Call] = {
     "attribute:prediction": lambda c: c.e.attribute(prediction=last_of(c)),
     "what_if": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.self.context[head:1]=0"),
     "what_if:B": lambda c: c.e.what_if(f"{stack_of(c.task)}.0.state[token:0]=B", other=c.other),
-    "sweep:parts": lambda c: c.e.sweep("parts"),
-    "sweep:keys": lambda c: c.e.sweep("keys"),
-    "sweep:layers": lambda c: c.e.sweep("layers"),
+    **{f"sweep:{kind}": lambda c, kind=kind: c.e.sweep(kind) for kind in ("parts", "keys", "layers", "checkpoints")},
     "sweep:states": lambda c: c.e.sweep("states", c.other),
-    "sweep:checkpoints": lambda c: c.e.sweep("checkpoints"),
     "sweep:contributions": lambda c: c.e.sweep("contributions", prediction=last_of(c)),
     "save": lambda c: c.e.save(c.out / "page.html"),
     "keep": lambda c: c.e.keep(c.out / "kept"),
     "plot": lambda c: c.e.plot,
     "check_has_answer": lambda c: c.e.check_has_answer(),
-    "run": lambda c: c.e.run,
-    "labels": lambda c: c.e.labels,
-    "random_drops": lambda c: c.e.random_drops,
-    "precision": lambda c: c.e.precision,
-    "is_classifier": lambda c: c.e.is_classifier,
-    "is_number": lambda c: c.e.is_number,
-    "answered": lambda c: c.e.answered,
-    "generated": lambda c: c.e.generated,
 }
 """A call of each method and property of `Explanation`; behind a colon, with other arguments."""
+SWEEPS = ("parts", "keys", "layers", "contributions", "checkpoints")
 PLOTS: dict[str, Call] = {
     "attention": lambda c: c.e.plot.attention(head=1),
     "attribution": lambda c: c.e.plot.attribution(),
@@ -253,12 +243,8 @@ SERVICE: dict[str, Call] = {
     "attribute": lambda c: c.service.attribute(c.body(method="erase")),
     "attribute:integrated_gradients": lambda c: c.service.attribute(c.body(method="integrated_gradients")),
     "erase": lambda c: c.service.erase(c.body(erase=a_word(c.e))),
-    "sweep:parts": lambda c: c.service.sweep(c.body(kind="parts")),
-    "sweep:keys": lambda c: c.service.sweep(c.body(kind="keys")),
-    "sweep:layers": lambda c: c.service.sweep(c.body(kind="layers")),
-    "sweep:contributions": lambda c: c.service.sweep(c.body(kind="contributions")),
+    **{f"sweep:{kind}": lambda c, kind=kind: c.service.sweep(c.body(kind=kind)) for kind in SWEEPS},
     "sweep:states": lambda c: c.service.sweep(c.body(kind="states", other=c.second)),
-    "sweep:checkpoints": lambda c: c.service.sweep(c.body(kind="checkpoints")),
     "save": lambda c: c.service.save({"request": c.e.request.to_json()}),
 }
 RUN: dict[str, Call] = {
@@ -271,6 +257,16 @@ RUN: dict[str, Call] = {
 }
 RUN["learn"] = lambda c: c.run.learn(c.e.request.text, ANSWERS[c.task], steps=1, member=c.e.request.member)
 NO_CELL = {"Run": {"train", "evaluate", "export"}, "Service": {"subject"}}
+NO_CELL["Explanation"] = {
+    "run",
+    "labels",
+    "random_drops",
+    "precision",
+    "is_classifier",
+    "is_number",
+    "answered",
+    "generated",
+}
 NO_CELL["Run"] |= {"path", "task", "model", "answering", "device", "precision", "computing", "config"}
 NO_CELL["Run"] |= {"labels", "text_columns"}
 NO_CELL["Service"] |= {"training", "probes", "probe", "control"}

@@ -129,3 +129,9 @@ def sentence_encoder(folder: Path, pooling: dict[str, Any], *more: str) -> Path:
     (folder / "1_Pooling").mkdir(exist_ok=True)
     (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
     return folder
+
+
+def put_keys(path: Path, **values: Any) -> None:
+    """Set keys of a file of JSON, which is made where it is not there."""
+    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(content | values), encoding="utf-8")

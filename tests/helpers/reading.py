@@ -7,7 +7,7 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data.check import CheckReport, check_data
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.splits import TextData
@@ -50,7 +50,7 @@ def read(folder: Path, content: str | bytes, name: str = "a.csv", task: str = "c
     """Write a table and read it both ways."""
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    config = DataConfig(valid_fraction=0.2, files=FilesConfig(**{"train_file": str(path)} | files))
+    config = DataConfig(valid_fraction=0.2, **{"train_file": str(path)} | files)
     kind, text, error = TASKS[task], None, None
     try:
         text = load_text_data(kind.schema, config)
@@ -61,7 +61,7 @@ def read(folder: Path, content: str | bytes, name: str = "a.csv", task: str = "c
         report = check_data(kind.schema, config)
     except GlassformerError as found:
         assert error is not None and found.message == error.message
-        report = CheckReport([], 1, {}, {}, [])
+        report = CheckReport([], 1, {}, {}, {}, [])
     assert report.ok == (error is None), (report.errors, error)
     return Reading(report, text, error)
 

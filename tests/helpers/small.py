@@ -79,11 +79,12 @@ def steps_of(
     """Reports of at most `most` steps with their validations; `act` follows each."""
     reports: list[StepMetrics] = []
 
-    def note(report: StepMetrics) -> StepMetrics:
-        reports.append(report if act is None else act(report))
+    def note(report: StepMetrics) -> None:
+        reports.append(report)
+        if act is not None:
+            act(report)
         if len(reports) == most:
             raise Enough
-        return report
 
     with suppress(Enough):
         train_steps(state, context, [Validation(state, context), note])

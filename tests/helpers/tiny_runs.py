@@ -6,10 +6,12 @@ With several workers one trains, and each gets a copy of its own, which tests ma
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,17 @@ class Outcome:
     code: int
     out: str
     err: str
+
+    @property
+    def ok(self) -> Outcome:
+        """It, which must have ended well."""
+        assert self.code == 0, self.err
+        return self
+
+    @property
+    def json(self) -> Any:
+        """What it printed, as one JSON object."""
+        return json.loads(self.out)
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,12 @@ def modules_with_shapes() -> list[str]:
 
 
 def check(thing: Any) -> Any:
-    """A function that compares what it is given and what it returns; of a dataclass, the shapes it is made of."""
+    """A function that compares what it is given and what it returns; of a dataclass, the shapes it is made of.
+
+    Functions inside functions stay as they are: they are made again at each call, and so would be their checks.
+    """
     if not isinstance(thing, type):
-        return checked(thing)
+        return thing if "<locals>" in thing.__qualname__ else checked(thing)
     made = vars(thing).get("__init__") if dataclasses.is_dataclass(thing) else None
     if made and any(has_axes(resolved(hint, made)) for hint in made.__annotations__.values()):
         thing.__init__ = checked(made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from tests.helpers.for_each import for_each
 from glassformer.config import Config, ModelConfig, TextConfig
 from glassformer.config.recipes import load_recipe, recipe_names
 from glassformer.errors import UsageError
-from glassformer.interop.export_facts import FILES, TARGETS, choose, hf_family
+from glassformer.interop.export_facts import FILES, TARGETS, choose
 from glassformer.tasks import task_class
 
 KINDS = sorted({kind for _, kind in FILES})
@@ -31,14 +32,6 @@ def test_each_form_is_held_or_refused_with_a_setting_and_another_way(kind: str) 
                 assert architecture
                 n_held += 1
     assert n_held >= len(FORMS)
-
-
-def test_families_by_form() -> None:
-    forms = [ModelConfig(**SIZE, **form) for form in FORMS]
-    for kind, families in {"language_model": {"llama", "gpt2"}, "translator": {"pegasus", "marian"}}.items():
-        found = [hf_family(kind, m) for m in forms]
-        assert {family for family, obstacle in found if not obstacle} == families
-        assert any(obstacle.startswith("model.") for _, obstacle in found)
 
 
 RECIPES = {
@@ -70,6 +63,15 @@ def test_where_the_recipes_can_be_exported_to(name: str) -> None:
         ("classifier", {}, 3, "ctranslate2", "ctranslate2 holds no classifier"),
         ("regressor", {}, 1, "hf", "hf holds no regressor"),
         ("translator", {}, 3, "ctranslate2", "this is an ensemble of 3; export one of them: --member 0"),
+        ("translator", {"positions": "rotary"}, 3, "hf", "model.positions rotary; use --to ctranslate2"),
+        (
+            "classifier",
+            {"pooling": "first"},
+            3,
+            "hf",
+            "no class for this classifier: model.pre_norm true; use --to onnx",
+        ),
+        ("pairs", {}, 3, "hf", "hf is not written of a model that reads pairs of texts; use --to onnx"),
         ("translator", {}, 1, "onnx", "onnx holds no translator"),
         ("translator", {"positions": "rotary"}, 1, "hf", "no class for this translator: model.positions rotary"),
         ("language_model", {"max_ngram": 4}, 1, "hf", "no library has embeddings of token n-grams: model.max_ngram 4"),
@@ -78,6 +80,9 @@ def test_where_the_recipes_can_be_exported_to(name: str) -> None:
     ids=str,
 )
 def test_refusals(kind: str | None, config: dict[str, Any], n_members: int, target: Any, message: str) -> None:
+    """One member of an ensemble is advised where it can be written alone."""
+    tokenizer = SimpleNamespace(separator=[3] if kind == "pairs" else [], special=None)
+    kind = "classifier" if kind == "pairs" else kind
     with pytest.raises(UsageError) as error:
-        choose(kind, Config(model=ModelConfig(**config)), n_members, target)
+        choose(kind, Config(model=ModelConfig(**config)), n_members, target, tokenizer)
     assert message in f"{error.value.message}; {error.value.hint}"

@@ -10,54 +10,39 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.helpers.exports import KINDS, forms, letters, random_model
-from tests.helpers.pretrained import WORDS, byte_level, wordpiece
+from tests.helpers.exports import CONTEXT, KINDS, SOME, TEXTS, forms, letters, random_model
+from tests.helpers.pretrained import WORDS, byte_level, put_keys, wordpiece
 from tests.helpers.sentencepiece import charsmap
 
 import glassformer
-from glassformer.config import DecodeConfig
+from glassformer.config import DecodeConfig, TextConfig
 from glassformer.interop import check as checking
 from glassformer.interop.check import check_import, sample_texts
-from glassformer.interop.export_facts import WRITERS
+from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, WRITERS, ExportFacts
 from glassformer.interop.hf_model import write_hf
-from glassformer.interop.hf_settings import CLASSES, TABLES
+from glassformer.interop.hf_settings import CLASSES, TABLES, keys_of
 from glassformer.interop.imported import restore_imported
 from glassformer.interop.transfer import import_folder, read_source
+from glassformer.models import LanguageModel, Translator
 from glassformer.models.encoder_models import label_logits
+from glassformer.tasks import task_of_kind
+from glassformer.text.tokenizer import Tokenizer
 
-BERT = {
-    "num_hidden_layers": 2,
-    "hidden_size": 24,
-    "num_attention_heads": 3,
-    "intermediate_size": 40,
-    "max_position_embeddings": 32,
-}
-ROBERTA = {**BERT, "type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
-DISTIL = {"n_layers": 2, "dim": 24, "n_heads": 3, "hidden_dim": 40, "max_position_embeddings": 32}
-GPT2 = {"n_layer": 2, "n_embd": 24, "n_head": 3, "n_positions": 32, "bos_token_id": 0, "eos_token_id": 0}
-LLAMA = {
-    "num_hidden_layers": 2,
-    "hidden_size": 24,
-    "num_attention_heads": 6,
-    "intermediate_size": 40,
-    "max_position_embeddings": 32,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
-    "pad_token_id": None,
-}
-SMOLLM2 = {**LLAMA, "num_key_value_heads": 2, "rope_theta": 1e5, "rms_norm_eps": 1e-3, "tie_word_embeddings": True}
-MARIAN = {
-    "d_model": 24,
-    "max_position_embeddings": 32,
-    "activation_function": "swish",
-    "scale_embedding": True,
-    "decoder_start_token_id": 1,
-    "pad_token_id": 1,
-    "eos_token_id": 2,
-    "forced_eos_token_id": None,
-    **{f"{stack}_{name}": n for stack in ("encoder", "decoder") for name, n in [("layers", 2), ("ffn_dim", 40)]},
-    **{f"{stack}_attention_heads": 3 for stack in ("encoder", "decoder")},
-}
+KNOWN = {"n_layers": 2, "d_model": 24, "n_heads": 3, "d_ff": 40, "max_len": 32}
+
+
+def sizes(family: str, **more: Any) -> dict[str, Any]:
+    """Return settings of a small model under the keys of its family."""
+    return {key: KNOWN[ours] for ours, key, _ in keys_of(TABLES[family]) if ours in KNOWN and key != "-"} | more
+
+
+BERT, DISTIL = sizes("bert"), sizes("distilbert")
+ROBERTA = sizes("roberta", type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+GPT2 = sizes("gpt2", n_inner=None, bos_token_id=0, eos_token_id=0)
+LLAMA = sizes("llama", num_attention_heads=6, bos_token_id=0, eos_token_id=0, pad_token_id=None)
+SMOLLM2 = LLAMA | {"num_key_value_heads": 2, "rope_theta": 1e5, "rms_norm_eps": 1e-3, "tie_word_embeddings": True}
+IDS = {"decoder_start_token_id": 1, "pad_token_id": 1, "eos_token_id": 2, "forced_eos_token_id": None}
+MARIAN = sizes("marian", activation_function="swish", scale_embedding=True, **IDS)
 FIVE = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
@@ -88,6 +73,7 @@ def unigram(folder: Path) -> None:
     backend.save(str(folder / "tokenizer.json"))
 
 
+TAGS = {0: "O", 1: "B-PER", 2: "I-PER"}
 CASES: list[tuple[str, dict[str, Any], Callable[[Path], None], str]] = [
     ("BertForSequenceClassification", {**BERT, "num_labels": 3}, wordpiece, "classify"),
     ("BertForSequenceClassification", {**BERT, "num_labels": 2}, wordpiece, "classify"),
@@ -97,6 +83,7 @@ CASES: list[tuple[str, dict[str, Any], Callable[[Path], None], str]] = [
         wordpiece,
         "multilabel",
     ),
+    ("BertForTokenClassification", {**BERT, "id2label": TAGS}, wordpiece, "tag"),
     ("BertForPreTraining", BERT, wordpiece, "pretrain"),
     ("BertModel", BERT, wordpiece, "embed"),
     ("DistilBertForSequenceClassification", {**DISTIL, "num_labels": 3}, wordpiece, "classify"),
@@ -136,7 +123,7 @@ WRITTEN = [case[:3] for case in CASES if CLASSES[case[0]][1] not in WRITERS and 
 BOTH_WAYS: list[tuple[str, str, dict[str, Any], Any]] = [
     *(("import", *case[:3]) for case in CASES),
     *(("export", *case) for case in WRITTEN),
-    *(("export", name, form, None) for _, name, form in forms(3)),  # of our own, as imports of these have other forms
+    *(("export", name, form, None) for _, name, form in forms(5)),  # of our own, as imports of these have other forms
 ]
 
 
@@ -182,6 +169,22 @@ def test_logits_and_tokens_are_theirs(
         ids = t.with_end(ids) if kind == "translator" else ids
         assert tokenizer(text)["input_ids"] == ids, text
         check_numbers(model, theirs, kind, torch.tensor([ids[: model.max_len] or [t.eos_id]]))
+    if write is None:
+        facts = ExportFacts("hf", name, task_of_kind(kind), kind, "run", CONTEXT - 1, CONTEXT, "float32", {})
+        (folder / FACTS).write_bytes(facts.to_json())
+        t.save(folder / RUN_TOKENIZER)
+        task, again = restore_imported(read_source(folder))
+        assert task.explain_as == kind and again.max_len == model.max_len and task.tokenizer.sha256 == t.sha256
+        assert same_weights(model, again) or (kind == "language_model" and settings["embedding_init_std"] is None)
+        for text in texts:
+            check_numbers(model, again, kind, torch.tensor([t.encode(text)[: CONTEXT - 1] or [t.eos_id]]))
+
+
+def same_weights(model: Any, again: Any) -> bool:
+    """Return whether all weights came back to the bit, and others are zeros: biases that the class always has."""
+    ours, theirs = dict(model.named_parameters()), dict(again.named_parameters())
+    rest = [theirs[key] for key in theirs.keys() - ours.keys() if not key.endswith("positions.weight")]
+    return all(torch.equal(x, theirs[key]) for key, x in ours.items()) and not any(x.any() for x in rest)
 
 
 @torch.no_grad()
@@ -189,6 +192,9 @@ def check_numbers(model: Any, theirs: Any, kind: str, ids: torch.Tensor) -> None
     """Compare the logits of both, or the vectors of a bare encoder."""
     if kind == "text_embedder":
         ours, others = model.encode(ids, None, None), theirs(ids).last_hidden_state
+    elif isinstance(theirs, type(model)):  # one of ours
+        rows = (ids, ids[:, :9]) if kind == "translator" else (ids,)
+        ours, others = model(*rows), theirs(*rows)
     elif kind == "translator":
         ours, others = model(ids, ids[:, :9]), theirs(input_ids=ids, decoder_input_ids=ids[:, :9]).logits
     else:
@@ -198,6 +204,36 @@ def check_numbers(model: Any, theirs: Any, kind: str, ids: torch.Tensor) -> None
     if kind not in ("text_embedder", "multilabel_classifier"):
         ours, others = ours.log_softmax(dim=-1), others.log_softmax(dim=-1)
     torch.testing.assert_close(others, ours, atol=2e-5, rtol=1e-5)
+
+
+HOSTILE = [*TEXTS, "[PAD] [MASK]", "▁a ▁", "😀 é e\u0301", "a\r\nb\tc", " two  spaces ", "x" * 10_000, "<0x41> [EOS]"]
+
+
+@pytest.mark.parametrize("kind", ["word", "char", "bpe", "byte-bpe"])
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_tokenizer_is_the_same_under_every_model_type(kind: str, ends: bool, tmp_path: Path) -> None:
+    """Transformers replaces the tokenizer of some model types by one of its own, which gives other ids."""
+    import transformers
+
+    texts = ["the cat sat on the mat, and the dog ran away. é 好 " * 4] * 3
+    ours = Tokenizer.train(texts, TextConfig(tokenizer=kind, vocab_size=300))
+    model = random_model(Translator if ends else LanguageModel, SOME[0])
+    for model_type in ["pegasus", "marian"] if ends else ["llama", "gpt2"]:
+        folder = tmp_path / model_type
+        folder.mkdir()
+        architecture = next(n for n, its in CLASSES.items() if its[0] == model_type)
+        for name, data in write_hf(model, ours, DecodeConfig(), architecture):
+            if "tokenizer" in name:
+                (folder / name).write_bytes(data)
+        (folder / "config.json").write_text(json.dumps({"model_type": model_type}), encoding="utf-8")
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        assert len(theirs) == ours.vocab_size
+        theirs.save_pretrained(folder / "again")
+        for one in (theirs, transformers.AutoTokenizer.from_pretrained(folder / "again")):
+            for text in HOSTILE:
+                ids = ours.encode(text)
+                assert one(text)["input_ids"] == ([*ids, 3] if ends else ids)
+                assert one.decode(ids, skip_special_tokens=True) == ours.decode(ids)
 
 
 def test_each_class_goes_both_ways_that_is_read_and_written() -> None:
@@ -220,24 +256,6 @@ def test_a_wrong_model_is_told_from_rounding(tmp_path: Path, caplog: pytest.LogC
     assert "differs from that of transformers" in caplog.text
 
 
-@pytest.fixture
-def theirs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return a list that gets each model of theirs that an import is compared with."""
-    loaded, load = list[Any](), checking.load_theirs
-
-    def keep(*args: Any) -> Any:
-        loaded.append(load(*args))
-        return loaded[-1]
-
-    monkeypatch.setattr(checking, "load_theirs", keep)
-    return loaded
-
-
-def with_settings(folder: Path, **settings: Any) -> None:
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | settings), encoding="utf-8")
-
-
 STRANGE = {
     "dtype": "float16",
     "torch_dtype": "evil",
@@ -248,24 +266,25 @@ STRANGE = {
 """Names of types, and sizes, that no number of a GPT-2 depends on."""
 
 
-def test_only_settings_that_numbers_depend_on_reach_their_library(tmp_path: Path, theirs: list[Any]) -> None:
-    saved("GPT2LMHeadModel", GPT2, gpt2, tmp_path / "source")
-    with_settings(tmp_path / "source", **STRANGE)
-    check = import_folder(tmp_path / "source", tmp_path / "run").check
-    assert check is not None and check.largest_difference < 3e-5
-    [model] = [engine.model for engine in theirs]
+def test_only_settings_that_numbers_depend_on_reach_their_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of positions of theirs is no longer than the texts."""
+    models, load = list[Any](), checking.load_theirs
+    monkeypatch.setattr(checking, "load_theirs", lambda *args: models.append(load(*args)) or models[-1])
+    for name, settings, write, changes in (
+        ("GPT2LMHeadModel", GPT2, gpt2, STRANGE),
+        ("MarianMTModel", MARIAN, roberta, {"max_position_embeddings": 50_000}),
+    ):
+        saved(name, settings, write, tmp_path / name)
+        put_keys(tmp_path / name / "config.json", **changes)
+        check = import_folder(tmp_path / name, tmp_path / f"run-{name}", max_len=30).check
+        assert check is not None and check.largest_difference < 3e-5
+    model, marian = (engine.model for engine in models)
     given = model.config.to_json_string() + model.name_or_path
     assert "evil" not in given.lower() and str(tmp_path) not in given
     assert model.config._attn_implementation == "eager" and model.dtype == torch.float32
-    assert model.config.num_labels == 2
-
-
-def test_a_table_of_positions_of_theirs_is_no_longer_than_the_texts(tmp_path: Path, theirs: list[Any]) -> None:
-    saved("MarianMTModel", MARIAN, roberta, tmp_path / "source")
-    with_settings(tmp_path / "source", max_position_embeddings=50_000)
-    check = import_folder(tmp_path / "source", tmp_path / "run", max_len=30).check
-    assert check is not None and check.largest_difference < 3e-5
-    assert theirs[0].model.config.max_position_embeddings < 40
+    assert model.config.num_labels == 2 and marian.config.max_position_embeddings < 40
 
 
 def test_a_marian_whose_padding_is_zeros_translates_as_theirs_does(tmp_path: Path) -> None:
@@ -279,7 +298,7 @@ def test_a_marian_whose_padding_is_zeros_translates_as_theirs_does(tmp_path: Pat
     tensors["final_logits_bias"][0, :] = torch.linspace(-1, 1, 270)
     save_file(tensors, weights, {"format": "pt"})
     generation = {"num_beams": 3, "length_penalty": 0.5, "decoder_start_token_id": 1, "eos_token_id": 2}
-    (tmp_path / "source" / "generation_config.json").write_text(json.dumps({**generation, "pad_token_id": 1}))
+    put_keys(tmp_path / "source" / "generation_config.json", **generation, pad_token_id=1)
     done = import_folder(tmp_path / "source", tmp_path / "run")
     assert done.check is not None and done.check.largest_difference < 3e-5 and done.check.equal_answers == 1
     assert done.model.state["output_bias"][1] == -1e4 and any("padding" in note for note in done.model.notes)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from tests.helpers.recompute import check_every_record
 
 import glassformer
-from glassformer.interop.check import sample_texts
 from glassformer.interop.transfer import import_folder
 
 WHEELS = Path(os.environ.get("GLASSFORMER_DATA", "nowhere")) / "pretrained"
@@ -32,9 +30,7 @@ def minilm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_minilm_answers_and_is_explained_as_there_and_comes_back(minilm: Path, tmp_path: Path) -> None:
-    """A hundred vectors as transformers reads it, pooled by the mean; and those of what is exported again."""
-    import transformers
-
+    """The import compares vectors of sentences and random tokens, pooled by the mean, with transformers."""
     done = import_folder(minilm, tmp_path / "run")
     assert (done.model.task, done.model.model.pooling, done.model.source.license) == ("embed", "mean", "apache-2.0")
     assert done.check is not None and done.check.largest_difference < 1e-5
@@ -43,16 +39,6 @@ def test_minilm_answers_and_is_explained_as_there_and_comes_back(minilm: Path, t
     near, same, far = (torch.tensor(answer["vector"]) for answer in answers)
     cosine = torch.nn.functional.cosine_similarity
     assert cosine(near, same, dim=0) > 0.7 > 0.3 > cosine(near, far, dim=0)
-    texts = sample_texts(run.task.tokenizer, 100)
-    ours = torch.tensor([answer["vector"] for answer in run.predict(texts)])
-    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
-    model: Any = transformers.AutoModel.from_pretrained(minilm).eval()
-    inputs = tokenizer(texts, padding=True, truncation=True, max_length=128, return_tensors="pt")
-    with torch.no_grad():
-        states = model(**inputs).last_hidden_state
-    real = inputs["attention_mask"][:, :, None]
-    theirs = (states * real).sum(dim=1) / real.sum(dim=1)
-    assert float((ours - theirs).abs().max()) < 1e-5
     exported = run.export("onnx", tmp_path / "out").facts
     assert exported.kind == "text_embedder" and exported.check is not None
     assert exported.check["n_texts"] == 100 and exported.check["equal_answers"] == 1

@@ -43,7 +43,7 @@ def test_padding_and_the_batch_change_nothing(lengths, extra, positions, pre_nor
         torch.testing.assert_close(together[i : i + 1, :t], alone, atol=1e-5, rtol=1e-5)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=40)
 @given(n=st.integers(2, 10), at=st.integers(1, 9), positions=POSITIONS, seed=st.integers(0, 99))
 def test_a_future_target_token_never_changes_the_past(n, at, positions, seed) -> None:
     at = min(at, n - 1)
@@ -97,8 +97,7 @@ def test_sentences_leave_and_hypotheses_change_places() -> None:
     memory, cache = model.encode(src, real), model.new_cache()
     model.decode(tgt[:, :3], memory, real, cache)
     sentences, rows = torch.tensor([2, 0]), torch.tensor([5, 5, 1, 0])
-    cache.select(rows)
-    cache.select_memory(sentences)
+    cache.select(rows, sentences)
     got = model.decode(tgt[rows][:, 3:], memory[sentences], real[sentences], cache)
     repeated = sentences.repeat_interleave(2)
     whole = model(src[repeated], tgt[rows], real[repeated])

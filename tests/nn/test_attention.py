@@ -20,13 +20,15 @@ from glassformer.utils.device import Computing, tuned
 
 
 def fused(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
-    """Torch's kernel, whatever the sizes."""
-    return fused_attention(q, k, v, Mask(mask) if isinstance(mask, Tensor) else mask, kernel=True)
+    """Torch's kernel, but for a single query."""
+    with tuned(torch.device("cpu"), Computing(attention="fused")):
+        return fused_attention(q, k, v, Mask(mask) if isinstance(mask, Tensor) else mask)
 
 
 def unfused(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
     """The steps without torch's kernel, for a CPU and few keys."""
-    return fused_attention(q, k, v, Mask(mask) if isinstance(mask, Tensor) else mask, kernel=False)
+    with tuned(torch.device("cpu"), Computing(attention="explicit")):
+        return fused_attention(q, k, v, Mask(mask) if isinstance(mask, Tensor) else mask)
 
 
 def explicit(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
@@ -105,16 +107,11 @@ def test_fused_attention_calls_the_kernel_as_the_process_says_and_never_for_a_st
         assert (explicit(*qkv()) != 0).all()
         with report_to(lambda module, name, tensor, *_: tensor):
             m(x)
-        fused_attention(*qkv(q=1))
-        with tuned(torch.device("cpu"), Computing(attention="explicit")):
-            fused_attention(*qkv(q=16, k=256))
-        assert kernel.call_count == 1
-        kernel.return_value = torch.zeros(2, 3, 16, 6)
-        with tuned(torch.device("cpu"), Computing(attention="fused")):
-            fused_attention(*qkv(q=16, k=256))
-        assert kernel.call_count == 2
-        attention(*qkv(q=16, k=256), tap=lambda site, tensor, *_, **__: tensor)
+        fused(*qkv(q=1))
+        unfused(*qkv(q=16, k=256))
         attention(*qkv(q=16, k=256))
+        assert kernel.call_count == 1
+        fused_attention(*qkv())
         assert kernel.call_count == 2
 
 
@@ -139,20 +136,6 @@ def test_attention_with_enormous_scores_returns_the_value_of_one_key(path) -> No
 
 
 # Tapping
-
-
-def test_attention_tap_sees_every_step_and_changes_nothing() -> None:
-    q, k, v = qkv()
-    seen: dict[str, Tensor] = {}
-
-    def tap(name: str, tensor: Tensor, *_: object, **__: object) -> Tensor:
-        seen[name] = tensor.clone()
-        return tensor
-
-    watched, _ = attention(q, k, v, MASKS["pairs"], tap=tap)
-    assert [*seen] == ["q", "k", "v", "products", "scores", "mask", "weights", "context"]
-    assert torch.equal(watched, explicit(q, k, v, MASKS["pairs"])) and torch.equal(watched, seen["context"])
-    torch.testing.assert_close(seen["scores"], q @ k.mT / 2)
 
 
 @for_each("site", ["q", "k", "v", "products", "scores", "mask", "weights", "context"])

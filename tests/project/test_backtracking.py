@@ -27,8 +27,14 @@ MANY = 3
 BOUND = 64
 
 
+Part = tuple[bool, set[int], set[int]]
+"""Whether a part of an expression can be empty, and its first and last places."""
+EMPTY = {c.AT, c.ASSERT, c.ASSERT_NOT, c.GROUPREF}
+"""Taken as empty: more texts match, so no ambiguity is lost."""
+
+
 class Automaton:
-    """States with transitions by sets of characters, and empty ones.
+    """The places of an expression, each of a set of characters, and which follow which (Glushkov 1961); 0 begins.
 
     Args:
         pattern: the expression.
@@ -36,72 +42,47 @@ class Automaton:
     """
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
-        self.moves: list[list[tuple[frozenset[str], int]]] = []
-        self.empty: list[list[int]] = []
-        self.flags = flags
-        self.start = self._state()
-        self.end = self._sequence(_parser.parse(pattern, flags), self.start)
+        self.flags, self.characters, self.next = flags, [frozenset[str]()], [set[int]()]
+        empty, self.next[0], self.ends = self._sequence(_parser.parse(pattern, flags))
+        self.ends |= {0} if empty else set()
 
-    def _state(self) -> int:
-        self.moves.append([])
-        self.empty.append([])
-        return len(self.moves) - 1
-
-    def _sequence(self, items: Any, at: int) -> int:
+    def _sequence(self, items: Any) -> Part:
+        found: Part = (True, set(), set())
         for op, argument in items:
-            at = self._one(op, argument, at)
-        return at
+            found = self._joined(found, self._one(op, argument))
+        return found
 
-    def _one(self, op: Any, argument: Any, at: int) -> int:
-        if op in (c.AT, c.ASSERT, c.ASSERT_NOT, c.GROUPREF):
-            return at  # taken as empty: more texts match, so no ambiguity is lost
-        if op is c.SUBPATTERN:
-            return self._sequence(argument[3], at)
-        if op is c.ATOMIC_GROUP:
-            return self._sequence(argument, at)
+    def _joined(self, one: Part, two: Part) -> Part:
+        for place in one[2]:
+            self.next[place] |= two[1]
+        return one[0] and two[0], one[1] | (two[1] if one[0] else set()), two[2] | (one[2] if two[0] else set())
+
+    def _one(self, op: Any, argument: Any) -> Part:
+        if op in EMPTY:
+            return True, set(), set()
+        if op in (c.SUBPATTERN, c.ATOMIC_GROUP):
+            return self._sequence(argument[3] if op is c.SUBPATTERN else argument)
         if op is c.BRANCH:
-            end = self._state()
-            for branch in argument[1]:
-                begin = self._state()
-                self.empty[at].append(begin)
-                self.empty[self._sequence(branch, begin)].append(end)
-            return end
+            empty, first, last = zip(*map(self._sequence, argument[1]), strict=True)
+            return any(empty), set().union(*first), set().union(*last)
         if op in (c.MAX_REPEAT, c.MIN_REPEAT, c.POSSESSIVE_REPEAT):
-            return self._repeat(*argument, at)
-        end = self._state()
-        self.moves[at].append((self._characters(op, argument), end))
-        return end
-
-    def _repeat(self, low: int, high: int, items: Any, at: int) -> int:
-        for _ in range(min(low, MANY)):
-            at = self._sequence(items, at)
-        end = self._state()
-        self.empty[at].append(end)
-        if high is c.MAXREPEAT or high > BOUND:
-            begin = self._state()
-            self.empty[at].append(begin)
-            after = self._sequence(items, begin)
-            self.empty[after] += [begin, end]
-        else:
-            for _ in range(min(high - low, MANY)):
-                at = self._sequence(items, at)
-                self.empty[at].append(end)
-        return end
-
-    def _characters(self, op: Any, argument: Any) -> frozenset[str]:
+            return self._repeat(*argument)
         state, flags = _parser.State(), self.flags & (re.IGNORECASE | re.DOTALL | re.ASCII)
         state.str, state.flags = "", flags or re.UNICODE
         one = _compiler.compile(_parser.SubPattern(state, [(op, argument)]), flags)
-        return frozenset(character for character in ALPHABET if one.fullmatch(character))
+        self.characters.append(frozenset(character for character in ALPHABET if one.fullmatch(character)))
+        self.next.append(set())
+        return False, {len(self.next) - 1}, {len(self.next) - 1}
 
-    def closure(self, state: int) -> set[int]:
-        """Return the states that are reached without a character."""
-        found, todo = {state}, [state]
-        while todo:
-            for other in self.empty[todo.pop()]:
-                if other not in found:
-                    found.add(other)
-                    todo.append(other)
+    def _repeat(self, low: int, high: int, items: Any) -> Part:
+        low, unbounded = min(low, MANY), high is c.MAXREPEAT or high > BOUND
+        found: Part = (True, set(), set())
+        for i in reversed(range(low + (1 if unbounded else min(high - low, MANY)))):
+            part = self._sequence(items)
+            if unbounded and not found[1]:  # the last
+                self._joined(part, part)
+            empty, first, last = self._joined(part, found)
+            found = (empty or i >= low, first, last)
         return found
 
 
@@ -115,17 +96,12 @@ def backtracks(pattern: str, *, whole: bool, anywhere: bool, flags: int = 0) -> 
         flags: its flags.
     """
     a = Automaton(pattern, flags)
+    steps = [{(a.characters[to], to) for to in targets if a.characters[to]} for targets in a.next]
     if anywhere:
-        a.moves[a.start].append((frozenset(ALPHABET), a.start))
-    steps = [
-        {(chars, to) for state in a.closure(s) for chars, to in a.moves[state] if chars} for s in range(len(a.moves))
-    ]
-    safe = set() if whole else {s for s in range(len(a.moves)) if a.end in a.closure(s)}
-    targets = {a.start} | {to for found in steps for _, to in found}
-    loops = [p for p in targets if (p,) in _reach(steps, {(p,)})]
-    if any(_divides(steps, p, q) for p, q in itertools.permutations(loops, 2) if q not in safe):
-        return True
-    return any(_twice(steps, p) for p in loops if p not in safe)
+        steps[0].add((frozenset(ALPHABET), 0))
+    loops = [p for p in range(len(steps)) if (p,) in _reach(steps, {(p,)})]
+    unsafe = [p for p in loops if whole or p not in a.ends]
+    return any(_divides(steps, p, q) for p in loops for q in unsafe if p != q) or any(_twice(steps, p) for p in unsafe)
 
 
 def _reach(steps: Any, starts: set[Any]) -> set[Any]:

@@ -18,10 +18,12 @@ PUBLIC = (
 )
 
 
-def test_the_public_names_are_sorted_and_all_there() -> None:
+def test_the_public_names_are_sorted_and_all_there_and_another_is_an_attribute_error() -> None:
     assert glassformer.__all__ == sorted(glassformer.__all__) == PUBLIC.split() == dir(glassformer)
     for name in glassformer.__all__:
         assert getattr(glassformer, name).__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        _ = glassformer.trian  # type: ignore[attr-defined]
 
 
 def test_one_sentence_says_everywhere_what_the_library_is() -> None:
@@ -29,11 +31,6 @@ def test_one_sentence_says_everywhere_what_the_library_is() -> None:
     sentence = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["description"]
     assert (glassformer.__doc__ or "").startswith(f"{sentence}\n") and HELP.startswith(f"{sentence}\n")
     assert f"\n\n{sentence}\n\n" in (root / "README.md").read_text(encoding="utf-8")
-
-
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'trian'"):
-        _ = glassformer.trian  # type: ignore[attr-defined]
 
 
 def test_the_package_and_its_help_import_nothing_heavy() -> None:

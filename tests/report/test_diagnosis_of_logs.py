@@ -9,15 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from glassformer.cli.main import main
 from glassformer.config import Config, ModelConfig
 from glassformer.data.diagnostics import Finding
 from glassformer.report import findings
 from glassformer.report.findings import Checkup, NotMade, diagnose, run_checks
-from glassformer.report.run_record import RunRecord, load_run_record
+from glassformer.report.run_record import RunRecord
 from glassformer.runs.records import DataRecord, Evaluation, StepMetrics
 
 V = 100
@@ -121,48 +119,9 @@ def test_findings_come_by_grade_causes_first_and_none_twice() -> None:
     assert impossible.made == ["y"] and "division" in impossible.not_made["x"]
 
 
-def lines(n: int = 120) -> str:
-    """A sound log."""
-    rows = []
-    for step in range(1, n + 1):
-        ratios = {"w": 1e-3, "v": 2e-3} if step == 1 or step % 50 == 0 else None
-        valid = {"loss": 3.0 - step / 100} if step % 30 == 0 else None
-        loss = 4.6 * 0.98**step
-        rows.append(
-            StepMetrics(step, step / 60, loss, 1e-3, 1.0, 1e3, 0.1, step / 10, update_ratios=ratios, valid=valid)
-        )
-    return "".join(row.line() for row in rows)
-
-
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-WORDS = st.sampled_from(
-    ["NaN", "-1", "1e400", "null", '"x"', "{}", "[]", "true", "0", "", "}", "\n", "\x00", "Infinity"]
-)
-
-
-@SETTINGS
-@given(data=st.data())
-def test_no_damage_to_a_log_ends_in_a_traceback(data: st.DataObject, fake_run: Callable[..., Path], tmp_path) -> None:
-    run = tmp_path / "lm"
-    if not run.exists():
-        fake_run("lm")
-    text = lines(data.draw(st.sampled_from([0, 1, 2, 60, 120])))
-    for _ in range(data.draw(st.integers(0, 4))):
-        if not text:
-            break
-        at, n = data.draw(st.integers(0, len(text) - 1)), data.draw(st.sampled_from([0, 1, 5, 80, 2000]))
-        text = text[:at] + data.draw(WORDS) + text[at + n :]
-    (run / "metrics.jsonl").write_text(text, encoding="utf-8", newline="\n")
-    checkup = diagnose(load_run_record(run, damaged_log=True))
-    assert {*checkup.made, *checkup.not_made} == findings.RULES.keys()
-    assert all(f.matter and f.grade in findings.GRADES for f in checkup.findings)
-    again = diagnose(load_run_record(run, damaged_log=True))
-    assert repr(again) == repr(checkup)
-
-
 def test_lines_that_cannot_be_read_are_counted(fake_run: Callable[..., Path], capsys: pytest.CaptureFixture) -> None:
     run = fake_run("lm")
-    text = lines().splitlines(keepends=True)
+    text = [StepMetrics(step).line() for step in range(1, 9)]
     text[3], text[7] = "{\n", '{"step": "x"}\n'
     (run / "metrics.jsonl").write_text("".join(text), encoding="utf-8")
     assert main(["doctor", str(run), "--json"]) == 0
@@ -172,9 +131,7 @@ def test_lines_that_cannot_be_read_are_counted(fake_run: Callable[..., Path], ca
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "data.json", "evaluation.json", "env.json"])
-def test_a_missing_file_is_no_traceback(
-    name: str, fake_run: Callable[..., Path], capsys: pytest.CaptureFixture
-) -> None:
+def test_a_missing_file_is_no_traceback(name, fake_run, capsys):
     run = fake_run("classify")
     (run / name).unlink()
     for more in ([], ["--examine"]):

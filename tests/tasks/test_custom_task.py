@@ -15,7 +15,7 @@ from tests.helpers.ordered import ORDERED
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.config.recipes import TASK_NAMES
 from glassformer.errors import DataError
 from glassformer.report.run_record import load_run_record
@@ -105,7 +105,7 @@ def test_it_is_loaded_used_and_scored(place: Path, whole: Path) -> None:
     scores = run.evaluate()
     low, high = scores["distance_ci95"]
     assert low <= scores["distance"] < 0.1 < high and scores["baselines"]["median"]["distance"] > 0.8
-    others = DataConfig(files=FilesConfig(test_file=str(write_reviews(place / "more.csv", 20, seed=2))))
+    others = DataConfig(test_file=str(write_reviews(place / "more.csv", 20, seed=2)))
     assert run.evaluate(data=others)["distance"] < 0.2
 
 

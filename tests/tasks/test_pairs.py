@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import random
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,16 @@ import torch
 from tests.helpers.for_each import for_each
 from tests.helpers.matrix import matrix_run
 from tests.helpers.pretrained import bert_folder, byte_level
+from tests.tasks.heads import OF_PAIRS, PAIR
+from tests.tasks.heads import rows as made
 
 import glassformer
 from glassformer.cli.flags import use_of
 from glassformer.cli.main import main
-from glassformer.config import DataConfig, FilesConfig, TextConfig
+from glassformer.config import DataConfig, TextConfig
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import Known, class_baselines
-from glassformer.explain.page.service import Service
 from glassformer.explain.watch import default_texts
 from glassformer.interop import transfer
 from glassformer.run import Run
@@ -33,45 +33,24 @@ from glassformer.text.long_text import ArrivingLines
 from glassformer.text.pairs import SEPARATOR, PairTokenizer, join_pair, split_pair
 from glassformer.text.tokenizer import SpecialTokens, Tokenizer
 
-WORDS = "red blue green dog cat bird tree house sun moon".split()
-TINY: dict[str, Any] = {
-    "threads": 1,
-    "steps": 6,
-    "model": {"d_model": 16, "n_heads": 2, "d_ff": 16, "ensemble_size": 2, "n_segments": 2},
-    "text": {"vocab_size": 100, "ngrams": 30, "bigrams": 10},
-}
 COLUMNS = ["premise", "hypothesis", "label"]
-PAIR: dict[str, Any] = {"text_column": "premise", "pair_column": "hypothesis"}
+TINY: dict[str, Any] = {"threads": 1, "steps": 2, **OF_PAIRS}
 
 
 def rows(n: int, seed: int = 0) -> list[tuple[str, str, str]]:
     """Return pairs whose label is whether the second text names a word of the first."""
-    rng, found = random.Random(seed), []
-    for i in range(n):
-        first = rng.sample(WORDS, 4)
-        word = rng.choice(first if i % 2 else [w for w in WORDS if w not in first])
-        found.append((" ".join(first), f"there is {word} {i}", "yes" if i % 2 else "no"))
-    return found
+    return [(row["premise"], row["hypothesis"], row["label"]) for row in made("pairs", n, seed)]
 
 
 def write(path: Path, examples: list[tuple[str, str, str]], header: list[str] | None = COLUMNS) -> Path:
-    if path.suffix == ".jsonl":
-        lines = [json.dumps(dict(zip(header or COLUMNS, row, strict=True))) for row in examples]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        return path
     with path.open("w", newline="", encoding="utf-8") as file:
-        out = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",", lineterminator="\n")
-        out.writerows([*([header] if header else []), *examples])
+        csv.writer(file, lineterminator="\n").writerows([*([header] if header else []), *examples])
     return path
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pairs")
-    parts = write(folder / "a.csv", rows(80)), write(folder / "t.jsonl", rows(40, 1))
-    files: dict[str, Any] = dict(zip(("train_file", "test_file"), map(str, parts), strict=True))
-    glassformer.train("classify", out=folder / "run", **files, **PAIR, **TINY)
-    return folder / "run"
+def trained(runs_of: dict[str, Path]) -> Path:
+    return runs_of["pairs"]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +59,7 @@ def run(trained: Path) -> Run:
 
 
 def read(path: Path, **files: Any) -> list[str]:
-    return load_text_data(Classify.schema, DataConfig(files=FilesConfig(train_file=str(path), **files))).train.text
+    return load_text_data(Classify.schema, DataConfig(train_file=str(path), **files)).train.text
 
 
 # --- data ---------------------------------------------------------------------------------------------------
@@ -119,8 +98,9 @@ def test_a_pair_is_one_text_and_back(pair: tuple[str, str]) -> None:
 
 @for_each("text", ["a b", "a [SEP] b [SEP] c", ""])
 def test_what_is_no_pair_is_refused(text: str, run: Run) -> None:
-    with pytest.raises(DataError, match=r"reads two texts, with one \[SEP\] between them"):
+    with pytest.raises(DataError, match=r"reads two texts, with one \[SEP\] between them") as error:
         run.predict(text)
+    assert error.value.hint == "write the pair as: first text [SEP] second text"
 
 
 def own(kind: str) -> Tokenizer:
@@ -183,7 +163,7 @@ def test_a_roberta_pair_has_two_ends_between(tmp_path: Path) -> None:
     byte_level(tmp_path, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     content = (tmp_path / "tokenizer.json").read_text("utf-8")
     special = SpecialTokens(270, pad=1, unk=3, bos=0, eos=2, mask=4, prefix=(0,), suffix=(2,))
-    t = PairTokenizer.of(Tokenizer.imported(content, special))
+    t = PairTokenizer.of(Tokenizer.imported(json.loads(content), special))
     expected = tokenizers.Tokenizer.from_str(content).encode("the film", "was good").ids
     assert t.framed(t.encode("the film [SEP] was good")) == expected
     t.save(tmp_path / "kept.json")
@@ -215,19 +195,19 @@ def test_the_command_that_uses_it_takes_a_pair(trained: Path, run: Run) -> None:
     assert use_of(trained, run.task.tokenizer) == f'glassformer predict {trained} "… [SEP] …"'
 
 
-def test_second_texts_are_refused_where_one_is_read(tmp_path: Path, trained: Path, capfd: Any) -> None:
-    single = write(tmp_path / "s.csv", rows(40))
-    options: dict[str, Any] = {**TINY, "train_file": str(single), "text_column": "premise"}
-    run = glassformer.train("classify", out=tmp_path / "single", **options)
+def test_second_texts_are_refused_where_one_is_read(
+    tmp_path: Path, trained: Path, runs_of: dict[str, Path], capfd: Any
+) -> None:
+    table, single = str(write(tmp_path / "s.csv", rows(40))), str(runs_of["multilabel"])
     for command in (
-        ["evaluate", str(run.path), "--test-file", str(single), "--pair-column", "hypothesis"],
-        ["predict-table", str(run.path), str(single), str(tmp_path / "o.csv"), "--pair-column", "label"],
+        ["evaluate", single, "--test-file", table, "--pair-column", "hypothesis"],
+        ["predict-table", single, table, str(tmp_path / "o.csv"), "--pair-column", "label"],
     ):
         assert main(command) == UsageError.exit_code
         assert "one text, and a" in capfd.readouterr().err, command
     with pytest.raises(UsageError, match="reads pairs of texts, and here each text stands alone"):
-        glassformer.train("classify", init_from=str(trained), train_file=str(single), steps=1, out=tmp_path / "again")
-    assert main(["train", "lm", "--train-file", str(single), "--pair-column", "b"]) == UsageError.exit_code
+        glassformer.train("classify", init_from=str(trained), train_file=table, steps=1, out=tmp_path / "again")
+    assert main(["train", "lm", "--train-file", table, "--pair-column", "b"]) == UsageError.exit_code
 
 
 def test_other_files_are_scored_with_the_columns_of_training(trained: Path, tmp_path: Path, capfd: Any) -> None:
@@ -264,14 +244,14 @@ def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Pat
     assert [spec.trained for spec in exported.text_columns((None, None))] == ["premise", "hypothesis"]
     assert "[3], and the ids of the second" in (tmp_path / "onnx" / "README.md").read_text("utf-8")
     tokenizers.Tokenizer.from_file(str(tmp_path / "onnx" / "tokenizer.json"))
-    with pytest.raises(UsageError, match="hf holds one model, and this is an ensemble"):
+    with pytest.raises(UsageError, match="hf is not written of a model that reads pairs of texts"):
         run.export("hf", tmp_path / "hf")
 
 
 @pytest.mark.parametrize(("task", "answers"), [("multilabel", ("odd", "odd;even")), ("regress", ("1.5", "2"))])
 def test_other_heads_read_pairs(task: str, answers: tuple[str, str], tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", [(a, b, answers[i % 2]) for i, (a, b, _) in enumerate(rows(60))])
-    files: dict[str, Any] = {"train_file": str(path), "test_file": str(path), **PAIR, **TINY, "steps": 2}
+    files: dict[str, Any] = {"train_file": str(path), "test_file": str(path), **PAIR, **TINY}
     run = glassformer.train(task, out=tmp_path / "run", **files)
     answer = run.predict(("red dog", "there is red"))
     assert (answer["text"], answer["pair"]) == ("red dog", "there is red")
@@ -283,15 +263,9 @@ def test_the_baseline_sees_what_both_texts_share() -> None:
     def part(n: int, seed: int) -> tuple[list[str], np.ndarray]:
         return [f"{a} [SEP] {b}" for a, b, _ in rows(n, seed)], np.array([int(c == "yes") for _, _, c in rows(n, seed)])
 
-    train, test = part(400, 0), part(200, 1)
+    train, test = part(500, 3), part(200, 1)
     alone, both = (class_baselines(Known(*train, pairs), Known(*test, pairs)) for pairs in (False, True))
     assert both["tfidf_logistic"]["accuracy"] > 0.95 > 0.8 > alone["tfidf_logistic"]["accuracy"]
-
-
-def test_the_page_says_how_a_pair_is_written() -> None:
-    with pytest.raises(DataError, match="reads two texts") as error:
-        Service(matrix_run("pairs")).trace({"text": "a b"})
-    assert error.value.hint == "write the pair as: first text [SEP] second text"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes that can be waited for")

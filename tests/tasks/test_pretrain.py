@@ -18,10 +18,11 @@ from torch import Tensor, nn
 
 import glassformer
 from glassformer.cli.main import main
-from glassformer.config import Config, ModelConfig, TextConfig, TrainConfig
+from glassformer.config import TextConfig
+from glassformer.config.recipes import override
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.models import MaskedLanguageModel, TextClassifier
+from glassformer.models import MaskedLanguageModel
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.runs.folder import RunFolder
@@ -52,13 +53,6 @@ def table(path: Path, n: int, seed: int) -> Path:
     rows = [f"{text},{label}" for text, label in zip(*texts(n, seed), strict=True)]
     path.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -131,15 +125,6 @@ def test_what_stands_before_a_hidden_character_does_not_spell_it() -> None:
 
 
 # The model
-
-
-def test_its_encoder_is_that_of_a_classifier_by_name_and_shape() -> None:
-    config = replace(MODEL, positions="learned", pre_norm=False)
-    masked, classifier = MaskedLanguageModel(config, 50, 12, 300), TextClassifier(config, 50, 2, 12, 300)
-    shapes = [{name: p.shape for name, p in model.named_parameters()} for model in (masked, classifier)]
-    heads = {name for name in shapes[1] if name.startswith("head.")}
-    assert shapes[1].keys() - shapes[0].keys() == heads
-    assert all(shapes[0][name] == shapes[1][name] for name in shapes[1].keys() - heads)
 
 
 @for_each("tied", [True, False])
@@ -300,9 +285,10 @@ def test_what_does_not_fit_is_named_by_its_setting(
     section: str, name: str, value: Any, needed: str, base: Path
 ) -> None:
     known = load_pretrained(str(base))
-    changed = {section: replace(getattr(known.config, section), **{name: value})}
+    config = known.task.config
+    changed = {section: replace(getattr(config, section), **{name: value})}
     with pytest.raises(UsageError, match=rf"{section}\.{name} must be {needed}, as in .*; got {value}"):
-        check_compatible(replace(known.config, task="classify", **changed), known)
+        check_compatible(replace(config, task="classify", **changed), known)
 
 
 def test_flags_are_laid_over_what_is_taken_over(base: Path, tmp_path: Path, capsys) -> None:
@@ -319,16 +305,16 @@ def test_flags_are_laid_over_what_is_taken_over(base: Path, tmp_path: Path, caps
 
 def test_learned_positions_bind_the_longest_text(base: Path) -> None:
     plain = load_pretrained(str(base))
-    learned = replace(plain, config=replace(plain.config, model=replace(plain.config.model, positions="learned")))
-    longer = [replace(each.config, text=replace(each.config.text, max_len=300)) for each in (plain, learned)]
-    check_compatible(longer[0], plain)
+    longer = override(plain.task.config, {"max_len": 300})
+    check_compatible(longer, plain)
+    learned = {"positions": "learned"}
+    of_learned = replace(plain, task=plain.task.with_config(override(plain.task.config, learned)))
     with pytest.raises(UsageError, match=r"text\.max_len must be"):
-        check_compatible(longer[1], learned)
+        check_compatible(override(longer, learned), of_learned)
 
 
 def test_a_model_that_shares_nothing_is_told() -> None:
-    config = Config(task="lm", model=ModelConfig(), text=TextConfig(), train=TrainConfig())
-    other = PretrainedModel("runs/other", config, small("lm").task.tokenizer, {"bias": torch.zeros(3)}, "")
+    other = PretrainedModel("runs/other", small("lm").task, {"bias": torch.zeros(3)}, "")
     with pytest.raises(UsageError, match="runs/other, a run of the task lm, shares no weights"):
         copy_pretrained_weights(nn.Linear(2, 2), other)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from glassformer.errors import UsageError
 from glassformer.evaluate.scores import calibration_error, fit_temperature
 from glassformer.interop.exported import load_exported
 from glassformer.runs.folder import RunFolder
+from glassformer.tasks import heads
 from glassformer.text.answers import COLDEST, HOTTEST, Decision, answer_lines, at_temperature
 
 TINY: dict[str, Any] = {
@@ -31,11 +31,6 @@ TINY: dict[str, Any] = {
 TEXTS = ["a good film", "a bad film", "", "good bad", "neither here nor there", "bad bad bad"]
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 def table(path: Path, n: int) -> Path:
     """Write texts of which every seventh has another label than its words say."""
     words = [("bad", "good")[i % 2] for i in range(n)]
@@ -45,15 +40,11 @@ def table(path: Path, n: int) -> Path:
     return path
 
 
-def files(folder: Path, n_valid: int = 60) -> dict[str, Path]:
-    sizes = {"train_file": 80, "valid_file": n_valid, "test_file": 50}
-    return {name: table(folder / f"{name}.csv", n) for name, n in sizes.items()}
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("classify")
-    glassformer.train("classify", out=folder / "run", **files(folder), **TINY)
+    folder, sizes = tmp_path_factory.mktemp("classify"), {"train_file": 80, "valid_file": 60, "test_file": 50}
+    files = {name: table(folder / f"{name}.csv", n) for name, n in sizes.items()}
+    glassformer.train("classify", out=folder / "run", **files, **TINY)
     return folder / "run"
 
 
@@ -73,11 +64,10 @@ def test_the_temperature_is_that_of_the_least_loss() -> None:
 def test_a_temperature_keeps_order_and_sum() -> None:
     p = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
     for temperature in (COLDEST, 0.7, 1.0, HOTTEST):
-        found = Decision(temperature=temperature).calibrated(p)
+        found = at_temperature(p, temperature)
         assert found.sum(axis=-1) == pytest.approx(1)
         assert (found.argsort(axis=-1)[:2] == p.argsort(axis=-1)[:2]).all()
-    assert Decision(temperature=1.0).calibrated(p) == pytest.approx(p)
-    assert Decision().calibrated(p) is p
+    assert at_temperature(p, 1.0) == pytest.approx(p)
 
 
 def test_a_run_stores_its_temperature_and_reports_what_it_changes(trained: Path) -> None:
@@ -110,7 +100,7 @@ def shares(answers: list[dict[str, Any]]) -> np.ndarray:
 def test_calibrated_answers_are_the_same_labels(trained: Path) -> None:
     run = glassformer.load(trained)
     plain, calibrated = run.predict(TEXTS), run.predict(TEXTS, calibrated=True)
-    assert shares(calibrated) == pytest.approx(run.task.decision.calibrated(shares(plain)))
+    assert shares(calibrated) == pytest.approx(at_temperature(shares(plain), run.task.decision.temperature or 1.0))
     assert not np.array_equal(shares(plain), shares(calibrated))
     for was, now in zip(plain, calibrated, strict=True):
         assert was["label"] == now["label"] and now["probability"] == now["probabilities"][now["label"]]
@@ -168,10 +158,9 @@ def test_joined_runs_have_no_temperature(trained: Path, tmp_path: Path) -> None:
     assert glassformer.load(trained).task.decision.temperature is not None
 
 
-def test_few_validation_texts_give_no_temperature(tmp_path: Path) -> None:
-    glassformer.train("classify", out=tmp_path / "run", **files(tmp_path, n_valid=49), **TINY)
-    assert glassformer.load(tmp_path / "run").task.decision == Decision()
-    assert "decision" not in json.loads((tmp_path / "run" / "model" / "config.json").read_text("utf-8"))
+def test_few_validation_texts_give_no_temperature() -> None:
+    found = [heads.temperature(np.zeros(n, int), np.full((n, 2), 0.5)).keys() for n in (49, 50)]
+    assert found == [set(), {"temperature"}]
 
 
 def test_a_kept_run_has_the_temperature_and_an_edited_member_has_not(trained: Path, tmp_path: Path) -> None:
@@ -195,20 +184,15 @@ def test_an_export_answers_alike(trained: Path, tmp_path: Path, capfd: Any) -> N
     assert [(a["text"], a["label"]) for a in ours] == [(a["text"], a["label"]) for a in theirs]
     assert [*exported.predict_stream(TEXTS, **options)] == theirs
     assert exported.predict(TEXTS) == exported.predict(TEXTS, calibrated=False)
-    assert printed(capfd, tmp_path / "out", "--calibrated", "--min-probability", "0.55") == theirs
+    for folder, expected in ((tmp_path / "out", theirs), (trained, ours)):
+        capfd.readouterr()
+        flags = ["--json", "--calibrated", "--min-probability", "0.55"]
+        assert main(["predict", str(folder), *TEXTS, *flags]) == 0
+        lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        assert [{k: v for k, v in line.items() if k != "precision"} for line in lines] == expected
 
 
-def printed(capfd: Any, folder: Path, *flags: str) -> list[dict[str, Any]]:
-    capfd.readouterr()
-    assert main(["predict", str(folder), *TEXTS, "--json", *flags]) == 0
-    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    return [{k: v for k, v in line.items() if k != "precision"} for line in lines]
-
-
-def test_the_command_does_what_python_does(trained: Path, capfd: Any) -> None:
-    run, rows = glassformer.load(trained), partial(printed, capfd, trained)
-    assert rows() == run.predict(TEXTS)
-    assert rows("--calibrated", "--min-probability", "0.6") == run.predict(TEXTS, calibrated=True, min_probability=0.6)
+def test_the_command_takes_a_least_probability(trained: Path, capfd: Any) -> None:
     assert main(["predict", str(trained), *TEXTS, "--min-probability", "1"]) == 0
     assert all(line.startswith("\t0.") for line in capfd.readouterr().out.splitlines())
     assert main(["predict", str(trained), "a", "--min-probability", "2"]) == 2

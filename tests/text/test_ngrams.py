@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 
-from glassformer.config import ModelConfig, TextConfig
+from glassformer.config import TextConfig
 from glassformer.errors import UsageError
-from glassformer.models import TextClassifier
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.text.ngrams import FEWEST, FIRST, MOST, NgramVocabulary, common_bigrams, ngrams_of, surface_forms
 from glassformer.text.tokenizer import Tokenizer
@@ -76,17 +75,7 @@ def test_a_token_gets_the_row_of_the_pair_that_it_ends() -> None:
     assert not vectors[0, 0].any() and not vectors[2].any()
     vectors.sum().backward()
     assert table.weight.grad is not None and not table.weight.grad[0].any()  # what is not listed stays zero
-
-
-def test_a_hidden_word_takes_its_pairs_with_it() -> None:
-    model = TextClassifier(ModelConfig(n_layers=1, d_model=8, n_heads=2, dropout=0.0), 10, 3, 16, 0, [(5, 6), (6, 7)])
-    seen: list[torch.Tensor] = []
-    assert model.bigrams is not None
-    model.bigrams.register_forward_hook(lambda module, args, output: seen.append(output))
-    model(torch.tensor([[5, 6, 7]]))
-    model(torch.tensor([[5, 4, 7]]))
-    assert seen[0][0, 1:].any(dim=-1).all() and not seen[1].any()
-    assert not any("keys" in name for name in model.state_dict())
+    assert [*table.state_dict()] == ["weight"], "the tokenizer's file has the pairs"
 
 
 @for_each(("texts", "config"), [(TEXTS, CONFIG), (PAIRED, WITH_PAIRS)])
@@ -103,8 +92,8 @@ def test_the_file_of_a_tokenizer_keeps_both_and_other_readers_pass_over_them(tex
         assert [tuple(trained.tokens(pair)) for pair in loaded.bigrams] == [("not", "bad"), ("not", "good")]
         return
     text = "A FUNDED 😀 我喜欢猫"
-    [(ids, surfaces)] = loaded.encode_with_surfaces([text])
-    assert [(ids, surfaces)] == [*trained.encode_with_surfaces([text])] and ids == loaded.encode(text)
+    [(ids, surfaces)] = loaded.read([text])
+    assert [(ids, surfaces)] == [*trained.read([text])] and ids == loaded.encode(text)
     assert surfaces == ["<a>", "<funded>", "<😀>", "我喜欢", "喜欢猫", "欢猫", "猫"]
     assert all(loaded.ngrams.lookup(word) for word in surfaces)
 

@@ -46,23 +46,6 @@ def test_special_tokens_come_first_and_never_from_text(kind):
 
 
 @pytest.mark.parametrize("kind", ["char", "byte-bpe", "bpe"])
-@given(text=st.text(alphabet=ALPHABET, max_size=60))
-@settings(max_examples=150, deadline=None)
-def test_decoding_restores_text_of_the_alphabet_exactly(kind, text):
-    tokenizer = TRAINED[kind]
-    ids = tokenizer.encode(text)
-    assert tokenizer.decode(ids) == text
-    assert tokenizer.unk_id not in ids
-
-
-@given(text=st.text(max_size=60))
-@settings(max_examples=300, deadline=None)
-def test_byte_bpe_restores_any_unicode(text):
-    tokenizer = TRAINED["byte-bpe"]
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
-@pytest.mark.parametrize("kind", ["char", "byte-bpe", "bpe"])
 @given(text=st.text(alphabet=ALPHABET, max_size=40))
 @settings(max_examples=50, deadline=None)
 def test_extra_tokens_are_kept_whole_and_restored(kind, text):
@@ -219,22 +202,25 @@ def test_lowercasing_is_known_of_every_kind(kind: str, lowercase: bool, extra: t
     assert (tokenizer.encode("SOME Text") == tokenizer.encode("some text")) == lowercase
 
 
-PIECES, TAGGED = TRAINED["bpe"], TRAINED_WITH_TAGS["bpe"]
 SCRIPTS = (
     "Ünïcode straße, Ελληνικά, русский язык, 日本語と中文, ภาษาไทย, हिन्दी, العربية, שלום, "
     "한국어, e\u0301 👩‍👩‍👧🏽 <0x41>"
 )
+UNICODE = st.text(max_size=60) | st.text(alphabet=SCRIPTS, max_size=60)
+"""Of these letters most were never seen in training: they are spelled in bytes."""
 
 
-@given(text=st.text(max_size=60) | st.text(alphabet=SCRIPTS, max_size=60))
-@settings(max_examples=400, deadline=None)
-def test_pieces_restore_any_unicode_and_know_every_character(text):
-    """Of the letters here most were never seen in training: they are spelled in bytes."""
-    text = text.replace("▁", "")  # the one character that pieces cannot tell from a space
-    for tokenizer in (PIECES, TAGGED):
-        ids = tokenizer.encode(text)
-        assert tokenizer.decode(ids) == text
-        assert set(ids).isdisjoint(range(5))
+@pytest.mark.parametrize("kind", ["char", "byte-bpe", "bpe", "bpe with tags"])
+@given(data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_decoding_restores_the_text_and_every_character_is_known(kind, data):
+    """Whatever it is; with single characters, a text of those in training."""
+    text = data.draw(st.text(alphabet=ALPHABET, max_size=60) if kind == "char" else UNICODE)
+    if kind.startswith("bpe"):
+        text = text.replace("▁", "")  # the one character that pieces cannot tell from a space
+    tokenizer = (TRAINED | {"bpe with tags": TRAINED_WITH_TAGS["bpe"]})[kind]
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text and set(ids).isdisjoint(range(5))
 
 
 def test_bytes_spell_what_was_seen_once_and_are_never_found_in_text():

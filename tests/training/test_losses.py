@@ -11,9 +11,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.small import Small, config_of, data_of, small, small_run
 from torch.nn import functional as F
 
-from glassformer.config.recipes import override
 from glassformer.data.batches import Batch
-from glassformer.errors import UsageError
 from glassformer.models.ensemble import members_of
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.training.loop import LossModule, TrainState, adversarial_backward, backward, perturbation
@@ -98,8 +96,3 @@ def test_a_batch_without_labels_adds_zero() -> None:
     for add_gradient in (backward, adversarial_backward):
         assert add_gradient(state.train_module, run.context, batch, 1.0, True).item() == 0.0
         assert all(p.grad is None or not p.grad.any() for p in state.model.parameters())
-
-
-def test_what_adversarial_training_cannot_share_is_refused() -> None:
-    with pytest.raises(UsageError, match="adversarial"):
-        override(config_of("classify", adversarial=0.1, compile=True), {})

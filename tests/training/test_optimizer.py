@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 from tests.helpers.small import small
 from torch import nn
 
-from glassformer.config import AdamConfig, AdamWConfig, ModelConfig, MuonConfig, SGDConfig, TrainConfig
+from glassformer.config import ModelConfig, TrainConfig
 from glassformer.models import LanguageModel
 from glassformer.training.optimizer import Muon, lr_factor, make_optimizer, orthogonalise
 
@@ -34,22 +33,14 @@ def take_steps(config: TrainConfig, n: int = 1) -> tuple[nn.Sequential, nn.Seque
 
 @pytest.mark.parametrize(("momentum", "step"), [(0.0, 0.2), (0.5, 0.25)])
 def test_sgd_adds_a_share_of_the_previous_step(momentum: float, step: float) -> None:
-    sgd = SGDConfig(momentum=momentum) if momentum else SGDConfig()
-    before, after = take_steps(TrainConfig(optimizer="sgd", lr=0.1, sgd=sgd), n=2)
+    before, after = take_steps(TrainConfig(optimizer="sgd", lr=0.1, momentum=momentum or None), n=2)
     for old, new in zip(before.parameters(), after.parameters(), strict=True):
         torch.testing.assert_close(new, old - step)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        TrainConfig(optimizer="adamw", lr=0.1, adamw=AdamWConfig(weight_decay=0.5)),
-        TrainConfig(optimizer="sgd", lr=0.1, sgd=SGDConfig(weight_decay=0.5)),
-    ],
-    ids=["adamw", "sgd"],
-)
-def test_weight_decay_applies_to_matrices_only(config: TrainConfig) -> None:
-    before, after = take_steps(config)
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_weight_decay_applies_to_matrices_only(optimizer: Literal["adamw", "sgd"]) -> None:
+    before, after = take_steps(TrainConfig(optimizer=optimizer, lr=0.1, weight_decay=0.5))
     for (name, old), (_, new) in zip(before.named_parameters(), after.named_parameters(), strict=True):
         decayed = 0.05 * old if name == "1.weight" else torch.zeros(())
         torch.testing.assert_close(new, old - decayed - 0.1, msg=name)
@@ -57,13 +48,13 @@ def test_weight_decay_applies_to_matrices_only(config: TrainConfig) -> None:
 
 def test_adam_equals_adamw_without_decay() -> None:
     betas = {"beta1": 0.8, "beta2": 0.9, "eps": 1e-6}
-    _, adam = take_steps(TrainConfig(optimizer="adam", adam=AdamConfig(**betas)), n=3)
-    _, adamw = take_steps(TrainConfig(adamw=AdamWConfig(**betas, weight_decay=0.0)), n=3)
+    _, adam = take_steps(TrainConfig(optimizer="adam", **betas), n=3)
+    _, adamw = take_steps(TrainConfig(**betas, weight_decay=0.0), n=3)
     for one, other in zip(adam.parameters(), adamw.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
-CONFIG = TrainConfig(optimizer="muon", lr=0.01, precision="fp32", muon=MuonConfig(matrix_lr=0.05, momentum=0.9))
+CONFIG = TrainConfig(optimizer="muon", lr=0.01, precision="fp32", matrix_lr=0.05, momentum=0.9)
 
 
 def model() -> LanguageModel:
@@ -82,7 +73,6 @@ def set_random_gradients(model: LanguageModel, seed: int) -> None:
 def test_orthogonalise_moves_singular_values_to_one_and_keeps_directions(
     shape: tuple[int, int], dtype: torch.dtype
 ) -> None:
-    torch.manual_seed(0)
     u, _, v = torch.linalg.svd(torch.randn(shape), full_matrices=False)
     # Singular values from 1 to 0.03, as gradients have them.
     singular = torch.logspace(0, -1.5, min(shape))
@@ -95,7 +85,6 @@ def test_orthogonalise_moves_singular_values_to_one_and_keeps_directions(
 
 
 def test_muon_matches_torch() -> None:
-    torch.manual_seed(0)
     ours, theirs = (torch.nn.Parameter(torch.randn(24, 8)) for _ in range(2))
     theirs.data.copy_(ours.data)
     group = {"params": [ours], "lr": 0.1, "momentum": 0.95, "weight_decay": 0.1}
@@ -113,7 +102,7 @@ def test_muon_matches_torch() -> None:
 def test_muon_updates_and_decays_layer_matrices_and_adamw_the_rest(decay: float) -> None:
     before, after, rest = model(), model(), model()
     adamw = torch.optim.AdamW(rest.parameters(), 0.01, (0.9, 0.98), 1e-9, weight_decay=0.0)
-    optimizer = make_optimizer(after, replace(CONFIG, muon=replace(CONFIG.muon, weight_decay=decay)))
+    optimizer = make_optimizer(after, replace(CONFIG, weight_decay=decay))
     for each in (after, rest):
         set_random_gradients(each, 1)
     optimizer.step()
@@ -132,7 +121,7 @@ def test_muon_updates_and_decays_layer_matrices_and_adamw_the_rest(decay: float)
 def test_muon_and_adamw_follow_the_schedule() -> None:
     run = small("lm", optimizer="muon")
     state = run.new_state()
-    rates = run.config.train.muon.matrix_lr, run.config.train.lr
+    rates = run.config.train.matrix_lr, run.config.train.lr
     run.update(state, [run.batch(run.batches()[0])], rates[1] / 4)
     assert [group["lr"] for group in state.optimizer.param_groups] == pytest.approx([r / 4 for r in rates])
 
@@ -173,6 +162,9 @@ def test_the_rate_at_chosen_steps() -> None:
         ("cosine", 0.0, 1, 0.5, 0.5),
         ("cosine", 0.0, 9, 1.0, 0.0),
         ("linear", 0.0, 9, 0.75, 0.25),
+        ("linear", 0.5, 9, 0.25, 0.5),  # no more than the full rate before the warmup has ended
+        ("inverse-sqrt", 0.2, 9, 0.1, 0.5),
+        ("inverse-sqrt", 0.2, 9, 0.8, 0.5),
         ("cosine", 0.2, 9, 0.6, 0.5),
         ("constant", 0.2, 9, 0.05, 0.25),
         ("constant", 0.2, 9, 0.3, 1.0),
@@ -183,23 +175,5 @@ def test_the_rate_at_chosen_steps() -> None:
 
 
 def test_muon_leaves_a_model_without_layers_to_adamw() -> None:
-    linear = torch.nn.Linear(3, 2)
-    optimizer = make_optimizer(linear, CONFIG)
-    linear(torch.ones(1, 3)).sum().backward()
-    before = linear.weight.detach().clone()
-    optimizer.step()
-    torch.testing.assert_close(linear.weight, before - 0.01)
-
-
-NAMES = ["constant", "linear", "cosine", "inverse-sqrt"]
-
-
-@given(st.sampled_from(NAMES), st.floats(0, 0.9) | st.integers(1, 1000), st.integers(1, 10**6), st.floats(0, 1))
-def test_lr_factor_lies_between_zero_and_one(name: str, warmup: float, step: int, progress: float) -> None:
-    assert 0.0 <= lr_factor(name, warmup, step, progress) <= 1.0
-
-
-@given(st.floats(0.01, 0.5), st.floats(0, 1))
-def test_warmup_is_linear(warmup: float, share: float) -> None:
-    factor = lr_factor("constant", warmup, 1, share * warmup)
-    assert factor == pytest.approx(max(share, 1e-3), rel=1e-6)
+    before, after = take_steps(CONFIG)
+    torch.testing.assert_close(after[1].weight, before[1].weight - 0.01)

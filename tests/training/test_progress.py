@@ -23,24 +23,15 @@ from glassformer.utils.console import announced
 from glassformer.utils.formatting import counted, duration
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def report(step: int, **more: Any) -> StepMetrics:
-    facts = {"epoch": 0.5, "loss": 2.5, "lr": 1e-3, "grad_norm": 0.8, "tokens_per_s": 12345.0, "padding": 0.04}
-    facts |= {"step": step, "progress": step / 100, "eta_seconds": 80.0, "seconds": 1.0}
-    return StepMetrics(**{**facts, **more})
+    return StepMetrics(step, 0.5, 2.5, 1e-3, 0.8, 12345.0, 0.04, 1.0, step / 100, eta_seconds=80.0, **more)
 
 
 def test_plain_lines_now_and_then_and_at_each_validation_and_pause(capsys: pytest.CaptureFixture[str]) -> None:
-    clock = Clock()
+    clock = mock.Mock()
     progress = TrainingProgress("nats per token", clock)
     for step in range(1, 41):
-        clock.now = step * 0.5
+        clock.return_value = step * 0.5
         valid = {"loss": 2.0, "accuracy": 0.75} if step == 7 else None
         progress(report(step, valid=valid, best=valid is not None, paused=step == 9))
     captured = capsys.readouterr()
@@ -60,22 +51,19 @@ def test_durations_and_numbers() -> None:
     assert [counted(n, "texts") for n in (0, 1, 1203)] == ["0 texts", "1 text", "1,203 texts"]
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(console.time, "monotonic", clock)
-    return clock
-
-
-def test_a_long_pass_over_a_split_says_how_far_it_is(caplog: pytest.LogCaptureFixture, clock: Clock) -> None:
+def test_a_long_pass_over_a_split_says_how_far_it_is(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What starts slowly, as where a library is imported, is not taken for slow."""
     caplog.set_level(logging.INFO, "glassformer")
+    clock = mock.Mock(return_value=0.0)
+    monkeypatch.setattr(console.time, "monotonic", clock)
 
     def batches(start: float, each: float) -> Iterator[str]:
-        clock.now += start
+        clock.return_value += start
         for letter in "abcdef":
             yield letter
-            clock.now += each
+            clock.return_value += each
 
     message = "scored 3 of 6 batches  left 12 s"
     for start, each, expected in ((0.0, 0.5, []), (0.0, 4.0, [message]), (1000.0, 4.0, [message])):

@@ -48,9 +48,7 @@ def package_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
 
 
 @pytest.mark.parametrize("configure", ["", "handler", "level", "root"])
-def test_log_to_stderr_leaves_configured_logging_alone_and_undoes_its_own(
-    configure: str, package_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_log_to_stderr_leaves_configured_logging_alone_and_undoes_its_own(configure, package_logger, capsys):
     stream = io.StringIO()
     if configure == "handler":
         package_logger.addHandler(logging.StreamHandler(stream))
@@ -70,9 +68,7 @@ def test_log_to_stderr_leaves_configured_logging_alone_and_undoes_its_own(
     [({"TERM": "xterm-256color"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
     ids=str,
 )
-def test_colour_is_for_terminals_that_want_it(
-    variables: dict[str, str], colour: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_colour_is_for_terminals_that_want_it(variables, colour, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)

@@ -1,22 +1,7 @@
 /** Made by `make web` from explain/page/typescript.py and the classes it names: change it there. */
 /** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */
 export type StreamName = "text" | "source" | "target";
-
-export type AxisName =
-  | "token" // positions of its stream (in attention, of the queries)
-  | "key" // positions that are attended to
-  | "head"
-  | "feature" // D
-  | "head_feature" // E, inside one head
-  | "heads_features" // H·E, heads side by side
-  | "hidden" // F
-  | "pooled" // D or 2D
-  | "class"
-  | "vocab"
-  | "ngram"
-  | "bigram"
-  | "out" // rows of a weight
-  | "in"; // columns of a weight
+export type AxisName = "token" | "key" | "head" | "feature" | "head_feature" | "heads_features" | "hidden" | "pooled" | "class" | "vocab" | "ngram" | "bigram" | "out" | "in";
 
 /** An expression: a name, a number, or a word with its arguments. */
 export type Tree = string | number | [string, ...Tree[]];
@@ -34,8 +19,8 @@ export interface Manifest {
   labels: Labels | null;
   /** Of a classifier the one that was fitted on the validation texts; null where none was, or to other weights. */
   temperature: number | null;
-  /** The member of an ensemble that is traced, and the answer of all. null: a single model. */
-  together: { size: number; member: number; answer: Answer } | null;
+  /** The answer of all members of an ensemble; null: a single model. */
+  together: Answer | null;
   /** In order of computation, with an answer to learn up to its loss. */
   nodes: TraceNode[];
   /** Those of the loss, of steps and parameters, in order of computation: from the loss to the first step. Empty without an answer to learn. */
@@ -44,7 +29,6 @@ export interface Manifest {
   params: Record<string, { axes: Axis[] }>;
   predictions: Prediction[];
   decode: DecodeLog;
-  generation: { first: number; n_fixed: number; suppressed: number[]; masked: number[] | null };
   checks: { name: string; value: number; ok: boolean; meaning: string }[];
   /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens"; of a long text what is not shown. */
   warnings: string[];
@@ -77,6 +61,8 @@ export interface ModelInfo {
   vocab_size: number;
   label_names: string[] | null;
   special_ids: Record<"pad" | "unk" | "bos" | "eos" | "mask", number>;
+  /** Number of models in the ensemble, 1 of a single model. */
+  n_members: number;
 }
 
 /** One text to explain. */
@@ -89,8 +75,6 @@ export interface TraceRequest {
   prefix?: number[];
   /** Fields of `DecodeConfig` that differ from the run's. */
   decode?: Partial<DecodeSettings>;
-  /** Number of [PAD] tokens to append, to show that they change nothing. */
-  pad?: number;
   /** "model" (the best weights) or a checkpoint's name; nothing else is ever used in a path. */
   checkpoint?: string;
   /** Model of an ensemble to trace, counted from 0. */
@@ -228,7 +212,7 @@ export interface Candidate {
   log_prob: number;
 }
 
-/** How the target was decoded. */
+/** How the text was decoded: where generated tokens begin, and how they were found. */
 export interface DecodeLog {
   /** given: the target was part of the request; none: a classifier. */
   kind: "beam" | "sample" | "given" | "none";
@@ -240,6 +224,14 @@ export interface DecodeLog {
   steps: BeamCandidate[][];
   /** Ids of the forced prefix. */
   prefix: number[];
+  /** Position before the first generated token, or, for a given translation, before its first token; 0 for a classifier. */
+  first: number;
+  /** Number of tokens of the last stream that no prefix can change: [BOS], or the prompt. */
+  n_fixed: number;
+  /** Ids that are never generated. */
+  suppressed: number[];
+  /** Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class. */
+  masked: number[] | null;
 }
 
 /** Decoding of a translator or a language model. */
@@ -298,20 +290,7 @@ export interface WhatIf {
   /** The edits, as text. */
   edits: string[];
   /** The steps that they edit, in the order of application. */
-  applied: {
-    /** Index into `WhatIf.edits`. */
-    edit: number;
-    /** Id of the step. */
-    step: string;
-    /** Part of the step by axis names; all of it if empty. */
-    slice: string;
-    /** As in `KINDS`. Weights that follow blocked scores are "set" to 0. */
-    kind: "set" | "scale" | "B" | "mean" | "blocked" | "skip";
-    /** The number of "set" and "scale". */
-    number: number;
-    /** The step whose values are used: of "skip" the state before the layer, else the step itself. */
-    source: string;
-  }[];
+  applied: { edit: number; step: string; slice: string; kind: "set" | "scale" | "B" | "mean" | "blocked" | "skip"; number: number; source: string }[];
   /** Edits that changed no number. */
   unchanged: string[];
   /** The class, or the text that was decoded, without edits. */
@@ -324,6 +303,8 @@ export interface WhatIf {
   same: string[];
   /** What changes at each position that is predicted. */
   effects: Effect[];
+  /** The member of an ensemble that is edited and gives both answers, alone; null: a single model. */
+  member: number | null;
 }
 
 /** What edits change in one prediction. */
@@ -481,16 +462,13 @@ export interface Attribution {
   /** "[MASK]" or "[UNK]". */
   erased_with: string;
   warnings: string[];
-  seconds: number;
   /** Index into `predictions` of the one that is explained; 0 for a classifier. */
   prediction: number;
 }
 
 /** The difference of the sum of the scores from f(x) − f(x'), to which it must be equal (section 3 of the paper). */
 export interface Completeness {
-  /** |sum of scores − (f(x) − f(x'))|, in the units of the quantity. */
-  error: number;
-  /** The error divided by |f(x) − f(x')|. */
+  /** |sum of scores − (f(x) − f(x'))|, divided by |f(x) − f(x')|. */
   relative: number;
   /** Number of points of the path at which a gradient was computed. */
   n_steps: number;
@@ -525,13 +503,13 @@ export interface Erased {
 export interface Sweep {
   /** In order of computation; checkpoints in that of training. */
   rows: SweepRow[];
-  /** The class or token that is followed, of several the first; or "number". */
+  /** The class or token that is followed, of several the first; or "number". Of states the answer to this text. */
   target: string;
-  /** Of contributions what it is compared with; for a number "mean of the training numbers". */
+  /** Of contributions what it is compared with; for a number "mean of the training numbers". Of states the answer to the second text. */
   contrast: string;
   /** Position of the first prediction that is followed; null for a classifier or a number. */
   position: number | null;
-  /** What is followed, without these edits; of contributions a logit difference, or the number minus that mean. */
+  /** What is followed, without these edits; of contributions and states a logit difference, or the number minus that mean. */
   value: number;
   /** Of parts the largest change, in size, when a part of the same model with initial weights is off. */
   untrained: number | null;
@@ -541,7 +519,7 @@ export interface Sweep {
 
 /** What one set of edits changes in what is followed of a text. */
 export interface SweepRow {
-  /** What is edited: a part ("encoder.0.self.head2", "encoder.0.ff"), an attention ("encoder.0.self"), a checkpoint; of layers the last state that is read. */
+  /** What is edited: a part ("encoder.0.self.head2", "encoder.0.ff"), an attention ("encoder.0.self"), a checkpoint; of layers the last state that is read; of states the state ("embedding", "encoder.0.state"). */
   name: string;
   /** The edits; none where nothing switches a part off. */
   edits: string[];
@@ -555,30 +533,16 @@ export interface SweepRow {
   after: string;
   /** Number of predictions that differ; a number differs where its text does, a checkpoint where its answer does. */
   n_changed: number;
-  /** Position where the log-probability falls most; null for a classifier or a number. */
+  /** Position where the log-probability falls most; null for a classifier or a number. Of states that of the token. */
   position: number | null;
   /** Of layers the effect on each prediction. */
   effects: Effect[];
   /** Of a head the effect of switching off the other heads of the same block; null where there are none. */
   alone: SweepRow | null;
+  /** Of a state what the state of this text changes in the second one; null in other sweeps. */
+  back: SweepRow | null;
   /** Of contributions the term of the sum, with all norms held; null in other sweeps. */
   direct: number | null;
-}
-
-/** Every state of the residual stream, exchanged between two texts. */
-export interface StatesSweep {
-  /** Position of the first prediction that differs; null for a classifier or a number. */
-  position: number | null;
-  /** What is predicted there in the first text. */
-  answer: string;
-  /** What is predicted there in the second text. */
-  other_answer: string;
-  /** Logit of the first answer minus that of the second, in the first text; or its number minus the training mean. */
-  difference: number;
-  /** The same in the second text. */
-  other_difference: number;
-  /** Stream by stream, each from the embedding to the last layer. */
-  rows: { stream: string; state: string; noising: (number | null)[]; denoising: (number | null)[] }[];
 }
 
 /** The data of a saved page. */
@@ -621,14 +585,7 @@ export interface TrainingNow {
   /** The first and every fiftieth step, with the `update_ratios` of each matrix. */
   updates: StepMetrics[];
   /** What `glassformer doctor` says of the log so far. */
-  findings: {
-    matter: string;
-    remedy: string;
-    place: string;
-    numbers: Record<string, number>;
-    grade: "stop" | "look" | "know";
-    at: string;
-  }[];
+  findings: { matter: string; remedy: string; place: string; numbers: Record<string, number>; grade: "stop" | "look" | "know"; at: string }[];
   /** Snapshots and checkpoints of the weights, oldest first. */
   snapshots: { name: string; step: number | null }[];
   /** Whether the weights with the best validation are saved, as `model`. */
@@ -693,7 +650,7 @@ export type FieldKind = "text" | "number" | "flag" | "numbers" | "words";
 export const REQUEST_FIELDS: Partial<Record<FieldKind, string[]>> = {
   text: ["text", "target", "checkpoint", "other_text", "label", "answer", "optimizer"],
   numbers: ["prefix"],
-  number: ["pad", "member", "learn_steps", "lr"],
+  number: ["member", "learn_steps", "lr"],
   words: ["edits"],
 };
 

@@ -15,7 +15,7 @@ from benchmarks.speed.peers.serving import ArrayBatch, Spec, serve
 from benchmarks.speed.peers.training import WARM_UP_UPDATES, start_alike
 from benchmarks.speed.workloads import FIRST_WORD, Workload, load_data, word_of
 
-from glassformer.config import AdamWConfig, Config, ModelConfig, TextConfig, TrainConfig
+from glassformer.config import Config, ModelConfig, TextConfig, TrainConfig
 from glassformer.config.recipes import load_recipe, override
 from glassformer.data.corpus import EncodedCorpus, RaggedArray
 from glassformer.data.splits import Split, TextData
@@ -49,7 +49,7 @@ def config_of(w: Workload) -> Config:
         max_grad_norm=1.0,
         optimizer="adamw",
         schedule="constant",
-        adamw=AdamWConfig(weight_decay=0.01),
+        weight_decay=0.01,
     )
     text = TextConfig(tokenizer="word", vocab_size=w.vocab_size, max_len=w.max_len)
     return Config(task=w.kind, model=model, train=train, text=text)

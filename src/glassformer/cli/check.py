@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,8 +21,6 @@ from glassformer.utils.formatting import counted, shortened
 
 logger = logging.getLogger(__name__)
 
-MOST_ALIKE = 5
-"""Lines with the same problem that are printed of a file; the others are counted."""
 N_SHOWN = 3
 """Examples that `data show` prints of each split, and findings that `data audit` prints of each kind."""
 SHOWN_CHARS = 100
@@ -63,13 +60,8 @@ def _check(kind: Any, config: Config, command: Data) -> Iterator[Result]:
     """Yield all problems with file and line; the exit code is 3 if there is one."""
     from glassformer.data.check import check_data
 
-    report, alike = check_data(kind.schema, config.data), defaultdict[tuple[Any, str], list[str]](list)
-    for problem in report.errors:
-        alike[problem.path, problem.message].append(str(problem))
-    text = [line for found in alike.values() for line in found[:MOST_ALIKE]]
-    for (path, message), found in alike.items():
-        if more := len(found[MOST_ALIKE:]):
-            text.append(f"… and {counted(more, 'lines')} more of {path}: {message}")
+    report = check_data(kind.schema, config.data)
+    text = [*map(str, report.errors), *(f"… and {n:,} more: {place}" for place, n in report.more.items())]
     sizes = {f"examples in {part}": size for part, size in report.sizes.items()}
     text += console.lines_of({"found": sizes | report.counts | {"problems": report.n_errors}})
     yield {"ok": report.ok} | asdict(report), text

@@ -14,15 +14,15 @@ import shutil
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate, groupby
+from itertools import groupby
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar, dataclass_transform, get_args, get_origin
 
 from glassformer.config import Config, docstrings, idle
-from glassformer.config.recipes import ALIASES, SECTIONS, TABLES, convert, interval, limited_kinds, nearest, override
+from glassformer.config.recipes import ALIASES, SECTIONS, convert, interval, limited_kinds, nearest, override
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.runs.folder import MODEL_CONFIG, RunFolder, SeedsFolder, is_exported
 from glassformer.utils import console
@@ -78,9 +78,8 @@ class Command:
         try:
             return override(base, self.of_configuration() if settings is None else settings, "flags")
         except UsageError as error:
-            names = {flag.key: flag.name for flag in reversed(flags_of(type(self)))}
-            names |= {f"{key.partition('.')[0]}.{key.rpartition('.')[2]}": name for key, name in names.items()}
-            keys = sorted((key for key in names if "." in key), key=len, reverse=True)
+            names = {flag.key: flag.name for flag in flags_of(type(self)) if "." in flag.key}
+            keys = sorted(names, key=len, reverse=True)
             in_words = re.compile("|".join(map(re.escape, keys)))
             texts = (in_words.sub(lambda key: names[key[0]], text) for text in (error.message, error.hint))
             raise UsageError(*texts) from error
@@ -88,9 +87,9 @@ class Command:
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag; `key` is the field's place, such as `train.adamw.beta1`, and `off` is a switch's other flag.
+    """A flag; `key` is the field's place, such as `train.lr`, and `off` is a switch's other flag.
 
-    `type` is `kind` without its limits and None, and `within` holds `key` and the tables that it is in.
+    `type` is `kind` without its limits and None.
     """
 
     name: str
@@ -99,26 +98,27 @@ class Flag:
     field: str
     kind: Any
     type: Any
-    within: frozenset[str]
     help: str
+
+    def is_of(self, keys: Collection[str]) -> bool:
+        """Return whether it, or its section, is among these."""
+        return self.key in keys or self.key.partition(".")[0] in keys
 
 
 @cache
 def flags_of(cls: type[Command]) -> list[Flag]:
     """Return all flags of a command: of its own fields, then those of the configuration, section by section."""
     found = list[Flag]()
-    for table, kind in {"": cls, **TABLES}.items():
+    for table, kind in {"": cls, **SECTIONS}.items():
         prefix, docs = f"{table}." if table in PREFIXED else "", docstrings(kind)
         for name, of in limited_kinds(kind).items():
-            taken = not table or name in cls.settings or table.partition(".")[0] in cls.sections
-            if taken and name in docs and not is_dataclass(of):
-                dashed = name.replace("_", "-")
+            if name in docs and (not table or name in cls.settings or table in cls.sections):
+                dashed, type = name.replace("_", "-"), of
                 off, key = f"--{prefix}no-{dashed}" if of is bool else "", f"{table}.{name}".removeprefix(".")
-                within, type = frozenset(accumulate(key.split("."), "{}.{}".format)), of
                 while NoneType in get_args(type) or hasattr(type, "__metadata__"):
                     type = get_args(type)[0]
                 text = " ".join(docs[name].split())
-                found.append(Flag(f"--{prefix}{dashed}", off, key, name, of, type, within, text))
+                found.append(Flag(f"--{prefix}{dashed}", off, key, name, of, type, text))
     return found
 
 
@@ -137,7 +137,7 @@ def read(cls: type[C], argv: Sequence[str]) -> C:
 
         ignores = TASKS[base.task].ignores if base.task in TASKS else ignores
     flags = [flag for flag in flags_of(cls) if flag.field in given]
-    if wrong := [flag for flag in flags if flag.within & ignores]:
+    if wrong := [flag for flag in flags if flag.is_of(ignores)]:
         name = wrong[0].off if given[wrong[0].field] is False else wrong[0].name
         raise UsageError(f"the task {base.task if base else ''} has no use for {name}", "leave it out")
     own = [flag for flag in flags if "." not in flag.key]
@@ -201,11 +201,10 @@ def _help(command: Command, ignores: Collection[str]) -> Iterator[str]:
         config = command.laid_over(command.base)
         hidden |= {f"{section}.{inner}" for section in SECTIONS for inner in idle(getattr(config, section))}
     yield f"usage: glassformer {cls.usage} [--flags]\n\n{inspect.getdoc(cls)}\n\nas in: glassformer {cls.example}"
-    seen, width = set[str](), min(shutil.get_terminal_size().columns, 120)
+    width = min(shutil.get_terminal_size().columns, 120)
     for table, flags in groupby(flags_of(cls), key=lambda flag: flag.key.rpartition(".")[0]):
-        shown = [flag for flag in flags if flag.name not in seen and not flag.within & hidden]
-        seen |= {flag.name for flag in shown}  # several optimizers have some
-        yield from [f"\n{TABLES[table].__doc__ if table else 'flags:'}"] if shown else []
+        shown = [flag for flag in flags if not flag.is_of(hidden)]
+        yield from [f"\n{SECTIONS[table].__doc__ if table else 'flags:'}"] if shown else []
         for flag in shown:
             head, *notes = _head_and_notes(flag, config if table else cls())
             text = flag.help + (f" ({', '.join(notes)})" if notes else "")

@@ -106,11 +106,9 @@ class Train(Trains):
         if self.dry_run or self.overfit_batch:
             try_out(config, progress_of(config), self.overfit_batch)
             return
-        if console.is_main_process():
-            if again and out.is_dir():
-                with lock_folder(out):
-                    RunFolder(out).remove_incomplete_start()
-            RunFolder(out).check_new()
+        if again and out.is_dir() and console.is_main_process():
+            with lock_folder(out):
+                RunFolder(out).remove_incomplete_start()
         if self.watch:
             config = replace(config, train=replace(config.train, snapshots=True))
         with self.progress(config, out) as on_step:
@@ -176,7 +174,6 @@ class Demo(Trains):
         names = itertools.chain(["demo"], (f"demo-{i}" for i in itertools.count(2)))
         free = (path for name in names if not RunFolder(path := Path("runs") / name).not_empty)
         out = Path(self.out) if self.out else next(free)
-        RunFolder(out).check_new()
         logger.info("Dates as people write them, in many languages → ISO 8601. Training a small Transformer …")
         train_into(out, config, progress_of(config))
         yield from trained(out)
@@ -197,10 +194,6 @@ class Recipes(Command):
             yield config_to_dict(load_recipe(name)), [recipe_text(name).rstrip("\n")]
         if self.words:
             return
-        rows = [
-            {"recipe": name, "task": c.task, "note": c.note} for name in recipe_names() for c in [load_recipe(name)]
-        ]
-        facts = {"recipes": rows}
+        listed = map(load_recipe, recipe_names())
+        facts = {"recipes": [{"recipe": c.recipe, "task": c.task, "note": c.note} for c in listed]}
         yield facts, console.lines_of(facts)
-        train = "train one: glassformer train imdb --out runs/imdb"
-        logger.info(f"print one: glassformer recipes imdb        {train}")

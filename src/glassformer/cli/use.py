@@ -123,7 +123,7 @@ class PredictTable(Predict):
             raise UsageError(f"{out} exists", "name a new file, or remove this one")
         if not out.parent.is_dir():
             raise UsageError(f"there is no folder {out.parent}", "make it, or name another one")
-        files = self.laid_over(Config(), self.of_configuration(single=True)).data.files
+        files = self.laid_over(Config(), self.of_configuration(single=True)).data
         table = scan_table(source, model.text_columns((self.text_column, files.pair_column)), files)
         for note in table.notes:
             logger.info(note)
@@ -196,7 +196,7 @@ class Evaluate(Using):
             name = next(flag.name for flag in flags_of(type(self)) if flag.field in named)
             raise UsageError(f"{name} is of test files, and none is named", "name one: --test-file")
         of_training = ("label_separator", *(() if RunFolder(path).read_data().columns else ANSWER_COLUMNS))
-        return self.laid_over(Config(), {name: getattr(config.data.files, name) for name in of_training} | named).data
+        return self.laid_over(Config(), {name: getattr(config.data, name) for name in of_training} | named).data
 
 
 def scores(found: JsonObject) -> Result:

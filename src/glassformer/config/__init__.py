@@ -1,9 +1,8 @@
 """Configuration of a run as frozen dataclasses: data, text, model, training, decoding, one section each.
 
-A recipe is a configuration in TOML; the flags of `train` are its fields. Settings of a single data set or optimizer are
-in an inner section, which has an effect only while it is selected; in TOML, flags and Python they stand with the others
-of their section. The limits of a value are in its type, where msgspec checks them. No torch is imported here, so that
-`--help` is fast.
+A recipe is a configuration in TOML; the flags of `train` are its fields. Settings of a single data set or optimizer
+have an effect only while it is selected. The limits of a value are in its type, where msgspec checks them. No torch is
+imported here, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import ast
 import inspect
 import itertools
 import textwrap
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -24,13 +23,6 @@ Seed = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 Share = Annotated[float, Meta(ge=0, lt=1)]
 Positive = Annotated[float, Meta(gt=0)]
 NonNegative = Annotated[float, Meta(ge=0)]
-
-
-def idle(section: Any) -> list[str]:
-    """Return the names of the inner sections that have no effect: not the one that the field `chooser` names."""
-    chosen = getattr(section, section.chooser) if hasattr(section, "chooser") else None
-    inner = [f.name for f in fields(section) if is_dataclass(getattr(section, f.name))]
-    return [name for name in inner if chosen not in (None, name)]
 
 
 @cache
@@ -145,30 +137,9 @@ class FilesConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Multi30kConfig:
-    """Language pair of Multi30k."""
-
-    src_lang: str = "en"
-    """Source language: en, de or fr."""
-    tgt_lang: str = "de"
-    """Target language: en, de or fr."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatesConfig:
-    """Generated dates."""
-
-    n_dates: Annotated[int, Meta(ge=1, le=1_000_000)] = 40_000
-    """Number of training pairs to generate."""
-    locales: str | None = None
-    """Locales of the dates, separated by commas, as in en_US,de_DE; without it, all 40."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class DataConfig(FilesConfig):
     """Data: a built-in data set, or your own files."""
 
-    chooser = "dataset"
     dataset: Literal["files", "dates", "imdb", "imdb-texts", "multi30k", "shakespeare"] = "files"
     """Built-in data set, or `files` for your own."""
     data_dir: str | None = None
@@ -181,12 +152,14 @@ class DataConfig:
     """Validate on the test split, only to restate published work that did so; every report says it."""
     limit: Count | None = None
     """Number of training examples to use, drawn by seed; without it, all."""
-    files: FilesConfig = field(default_factory=FilesConfig)
-    """For `dataset = "files"`."""
-    multi30k: Multi30kConfig = field(default_factory=Multi30kConfig)
-    """For `dataset = "multi30k"`."""
-    dates: DatesConfig = field(default_factory=DatesConfig)
-    """For `dataset = "dates"`."""
+    src_lang: str = "en"
+    """Source language of Multi30k: en, de or fr."""
+    tgt_lang: str = "de"
+    """Target language of Multi30k: en, de or fr."""
+    n_dates: Annotated[int, Meta(ge=1, le=1_000_000)] = 40_000
+    """Number of training pairs of dates to generate."""
+    locales: str | None = None
+    """Locales of the dates, separated by commas, as in en_US,de_DE; without it, all 40."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,52 +184,9 @@ class TextConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdamConfig:
-    """Adam, the paper's (5.3). It has no weight decay."""
-
-    beta1: Share = 0.9
-    """Decay rate of the gradients' mean."""
-    beta2: Share = 0.98
-    """Decay rate of the squared gradients' mean; the paper's 0.98."""
-    eps: Positive = 1e-9
-    """Term added to the denominator; the paper's 1e-9."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdamWConfig(AdamConfig):
-    """AdamW: Adam with weight decay apart from the gradient."""
-
-    weight_decay: NonNegative = 0.01
-    """Decoupled weight decay of matrices; biases, norms and embeddings have none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SGDConfig:
-    """Stochastic gradient descent, optionally with momentum and weight decay."""
-
-    momentum: Share = 0.0
-    """Momentum; 0 is plain SGD."""
-    weight_decay: NonNegative = 0.0
-    """Weight decay of matrices."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MuonConfig(AdamConfig):
-    """Muon for the matrices of the layers, AdamW (`lr`, beta, eps) for embeddings, norms, biases and heads."""
-
-    matrix_lr: Positive = 0.02
-    """Peak learning rate of the matrices; their steps do not depend on the size of gradients."""
-    momentum: Share = 0.95
-    """Momentum of the matrices."""
-    weight_decay: NonNegative = 0.0
-    """Decoupled weight decay of the matrices of the layers."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """Training. The first of epochs, steps and minutes that is reached ends it."""
 
-    chooser = "optimizer"
     epochs: Positive | None = None
     """Number of epochs."""
     steps: Count | None = None
@@ -274,9 +204,22 @@ class TrainConfig:
     frozen_layers: Whole = 0
     """Number of lower layers that keep the weights of `init_from`, and with them the embeddings; 0 for none."""
     optimizer: Literal["adamw", "adam", "sgd", "muon"] = "adamw"
-    """Optimizer; each has its own settings."""
+    """Optimizer: AdamW, Adam (the paper's, without weight decay), SGD, or Muon for the matrices of layers and AdamW
+    for embeddings, norms, biases and heads."""
     lr: Positive = 1e-3
     """Peak learning rate."""
+    beta1: Share = 0.9
+    """Decay rate of the gradients' mean (adamw, adam, muon)."""
+    beta2: Share = 0.98
+    """Decay rate of the squared gradients' mean (adamw, adam, muon); the paper's 0.98."""
+    eps: Positive = 1e-9
+    """Term added to the denominator (adamw, adam, muon); the paper's 1e-9."""
+    weight_decay: NonNegative | None = None
+    """Decay of matrices, apart from the gradient but of sgd; without it, 0.01 of adamw and 0 of sgd and muon."""
+    momentum: Share | None = None
+    """Momentum (sgd, muon); without it, 0 of sgd, which is plain SGD, and 0.95 of muon."""
+    matrix_lr: Positive = 0.02
+    """Peak learning rate of the matrices of muon; their steps do not depend on the size of gradients."""
     schedule: Literal["constant", "linear", "cosine", "inverse-sqrt"] = "cosine"
     """Learning rate after warm-up: constant, linear or cosine decay from its end to zero, or the paper's 1/√step."""
     warmup: NonNegative = 0.05
@@ -323,14 +266,6 @@ class TrainConfig:
     """Use deterministic kernels, also on CUDA (slower), a fixed number of threads, and no trial: auto is fp32."""
     threads: Count | None = None
     """Number of threads on a CPU; without it, as many as other programs leave room for."""
-    adamw: AdamWConfig = field(default_factory=AdamWConfig)
-    """For `optimizer = "adamw"`."""
-    adam: AdamConfig = field(default_factory=AdamConfig)
-    """For `optimizer = "adam"`."""
-    sgd: SGDConfig = field(default_factory=SGDConfig)
-    """For `optimizer = "sgd"`."""
-    muon: MuonConfig = field(default_factory=MuonConfig)
-    """For `optimizer = "muon"`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,3 +313,16 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+
+ONLY_FOR = dict.fromkeys((f.name for f in fields(FilesConfig)), ("files",))
+ONLY_FOR |= dict.fromkeys(("src_lang", "tgt_lang"), ("multi30k",)) | dict.fromkeys(("n_dates", "locales"), ("dates",))
+ONLY_FOR |= dict.fromkeys(("beta1", "beta2", "eps"), ("adamw", "adam", "muon"))
+ONLY_FOR |= {"weight_decay": ("adamw", "sgd", "muon"), "momentum": ("sgd", "muon"), "matrix_lr": ("muon",)}
+"""Settings that only some data sets or optimizers have, and which."""
+
+
+def idle(section: Any) -> set[str]:
+    """Return the names of the settings of a section that do nothing: of other data sets or optimizers than it names."""
+    chosen = getattr(section, "dataset", getattr(section, "optimizer", None))
+    return {name for name, of in ONLY_FOR.items() if hasattr(section, name) and chosen not in of}

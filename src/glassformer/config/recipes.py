@@ -1,7 +1,7 @@
 """Recipes: a whole run's configuration as a TOML file, shipped here or passed by path, and settings laid over it.
 
-A recipe, flags and settings in Python are one dictionary of plain values by section, in which the settings of the
-chosen optimizer or data set stand with the others; it becomes a `Config` and is checked once. A setting may be named
+A recipe, flags and settings in Python are one dictionary of plain values by section; it becomes a `Config` and is
+checked once. A setting may be named
 alone: its section is found. A request is checked alike: a flat frozen dataclass, by a page, a command, a file or in
 Python.
 
@@ -25,7 +25,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from glassformer.config import Config, idle
+from glassformer.config import ONLY_FOR, Config, idle
 from glassformer.errors import UsageError
 
 BUDGETS = ("epochs", "steps", "minutes")
@@ -73,9 +73,8 @@ def config_from_dict(values: dict[str, Any], where: str = "configuration") -> Co
         UsageError: an unknown key (with the nearest known one), a wrong type, a value out of its interval, or a setting
             of what is not chosen.
     """
-    placed = {n: _placed(n, values[n], where) for n in SECTIONS if isinstance(values.get(n), dict)}
-    config = build(Config, values | placed, "", where)
-    for message, hint in _disagreements(config):
+    config = build(Config, values, "", where)
+    for message, hint in _disagreements(config, values):
         raise UsageError(f"{where}: {message}", hint)
     return config
 
@@ -108,20 +107,18 @@ def override(
     values = config_to_dict(replace(config, auto=remaining_auto(config, given)))
     for section, changed in changes.items():
         for name in changed:
-            tables = PLACES.get(name, [])
-            if {section, *tables, *(f"{table}.{name}" for table in tables)} & {*ignores}:
+            if {section, f"{section}.{name}"} & {*ignores}:
                 raise UsageError(f"{where}: the task {config.task} has no use for {section}.{name}", "leave it out")
-        old, by = values[section], getattr(SECTIONS[section], "chooser", "")
-        leaves = set(BUDGETS) if given & set(BUDGETS) else set[str]()
-        if changed.get(by, old.get(by)) != old.get(by):
-            leaves |= {name for name in old if PLACES[name] != [section]}
+        old, leaves = values[section], {*(BUDGETS if given & {*BUDGETS} else ())}
+        if any(changed.get(by, old.get(by)) != old.get(by) for by in ("dataset", "optimizer")):
+            leaves |= ONLY_FOR.keys()
         values[section] = {name: value for name, value in old.items() if name not in leaves} | changed
     return config_from_dict(values, where)
 
 
 def remaining_auto(config: Config, names_given: Collection[str]) -> tuple[str, ...]:
     """Return the settings still to be chosen automatically once these are given; any budget replaces every budget."""
-    named = set(names_given) | (set(BUDGETS) if set(names_given) & set(BUDGETS) else set())
+    named = {*names_given, *(BUDGETS if {*names_given} & {*BUDGETS} else ())}
     return tuple(name for name in config.auto if name not in named)
 
 
@@ -129,19 +126,15 @@ def config_to_dict(config: Config) -> dict[str, Any]:
     """Return a configuration as plain values by section, without what is not chosen and None (TOML has none)."""
 
     def plain(section: Any) -> dict[str, Any]:
-        chosen = [f.name for f in fields(section) if f.name not in idle(section)]
-        values = {name: value for name in chosen if (value := getattr(section, name)) is not None}
-        inner = [plain(values.pop(name)) for name in chosen if is_dataclass(values.get(name))]
-        return values | {name: value for table in inner for name, value in table.items()}
+        return {name: v for name, v in vars(section).items() if v is not None and name not in idle(section)}
 
-    values = {f.name: getattr(config, f.name) for f in fields(config)}
-    return {name: plain(value) if is_dataclass(value) else value for name, value in values.items()}
+    return {name: plain(value) if is_dataclass(value) else value for name, value in vars(config).items()}
 
 
 def dump_config(config: Config) -> str:
     """Return the configuration as TOML, which `load_recipe` reads back unchanged.
 
-    Only the sections of the selected data set and optimizer are written, since the others have no effect.
+    Settings of other data sets and optimizers than those that are selected are not written: they have no effect.
     """
     import tomli_w
 
@@ -159,24 +152,6 @@ def _find(name: str) -> Path:
     raise UsageError(f"no recipe is called {name!r}", nearest(name, names) + f"there are: {', '.join(names)}")
 
 
-def _placed(section: str, values: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return a section's table with the settings of what is chosen in a table of their own, as `Config` has them."""
-    kind = SECTIONS[section]
-    if (by := getattr(kind, "chooser", None)) is None:
-        return values
-    chosen = convert(values.get(by, getattr(kind, by)), kinds(kind)[by], f"{section}.{by}", where)
-    placed, own = dict[str, Any](), dict[str, Any]()
-    for key, value in values.items():
-        owners = [place.partition(".")[2] for place in PLACES.get(key, ()) if place.startswith(f"{section}.")]
-        if f"{section}.{key}" in TABLES:
-            raise UsageError(f"{where}: [{section}.{key}] is no table", f"write its settings into [{section}]")
-        if owners and chosen not in owners:
-            message = f"{where}: {section}.{key} is for {' or '.join(owners)}, and {section}.{by} is {chosen}"
-            raise UsageError(message, f"leave it out, or choose: --{by} {owners[0]}")
-        (own if owners else placed)[key] = value
-    return placed | ({chosen: own} if own else {})
-
-
 Section = TypeVar("Section")
 
 kinds = cache(get_type_hints)
@@ -184,21 +159,8 @@ kinds = cache(get_type_hints)
 limited_kinds = cache(partial(get_type_hints, include_extras=True))
 """The type of each field, with its limits."""
 SECTIONS: dict[str, Any] = {name: kind for name, kind in kinds(Config).items() if is_dataclass(kind)}
-TABLES: dict[str, Any] = {
-    f"{section}.{name}".rstrip("."): inner
-    for section, kind in SECTIONS.items()
-    for name, inner in {"": kind, **kinds(kind)}.items()
-    if is_dataclass(inner)
-}
-"""All sections by name, those inside another as `train.adamw`."""
-PLACES: dict[str, list[str]] = {}
-"""The sections of each setting by its name: `train` for `lr`, and those of all optimizers that have it."""
-for _table, _kind in TABLES.items():
-    for _name in kinds(_kind):
-        if f"{_table}.{_name}" not in TABLES:
-            PLACES.setdefault(_name, []).append(_table)
-HOMES = {name: tables[0].partition(".")[0] for name, tables in PLACES.items()}
-"""The section of each setting by its name, which no other section has: `train` for `lr` and for `beta1`."""
+HOMES = {name: section for section, kind in SECTIONS.items() for name in kinds(kind)}
+"""The section of each setting by its name, which no other section has."""
 
 TASK_NAMES = ["classify", "translate", "lm", "pretrain", "multilabel", "regress", "tag", "embed"]
 """The tasks a configuration may name, here so that reading one needs no torch. Registering a task adds its name."""
@@ -212,7 +174,7 @@ _IN_WORDS = {int: "a whole number", float: "a number", str: "a string", bool: "t
 def build(kind: type[Section], values: Any, section: str, where: str) -> Section:
     """Return a dataclass from a table of plain values, each checked; missing keys keep their defaults.
 
-    Messages name it `section` (`train.adamw`; empty for the whole configuration or request) in `where`, a file.
+    Messages name it `section` (`train`; empty for the whole configuration or request) in `where`, a file.
 
     Raises:
         UsageError: a key or a value that cannot be used, or a key that is missing.
@@ -303,8 +265,14 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return "".join(f"did you mean {near!r}? " for near in difflib.get_close_matches(word, list(words), n=1))
 
 
-def _disagreements(config: Config) -> Iterator[tuple[str, str]]:
+def _disagreements(config: Config, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what contradicts itself or would be ignored silently, and what to do."""
+    for section, by in (("data", "dataset"), ("train", "optimizer")):
+        part = getattr(config, section)
+        for name in (name for name in given.get(section, ()) if name in idle(part)):
+            of = ONLY_FOR[name]
+            what = f"{section}.{name} is for {' or '.join(of)}, and {section}.{by} is {getattr(part, by)}"
+            yield what, f"leave it out, or choose: --{by} {of[0]}"
     model, train, decode = config.model, config.train, config.decode
     if config.task not in ("", *TASK_NAMES):
         yield f"task must be one of {', '.join(TASK_NAMES)}; got {config.task!r}", nearest(config.task, TASK_NAMES)

@@ -17,16 +17,9 @@ from typing import Any
 from glassformer.config import Config, DataConfig
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.labels import labels_of
-from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts
+from glassformer.data.datasets.local_files import data_parts, load_text_data, read_parts, with_validation
 from glassformer.data.diagnostics import DataIssue, Diagnostics, Finding
-from glassformer.data.splits import (
-    Split,
-    TextData,
-    check_texts_differ,
-    n_duplicates,
-    overlap_text,
-    overlap_with_training,
-)
+from glassformer.data.splits import Split, check_texts_differ, n_duplicates, overlap_text, overlap_with_training
 from glassformer.errors import DataError
 from glassformer.runs.records import SplitRecord
 from glassformer.utils.formatting import counted, percent, shortened
@@ -37,8 +30,9 @@ class CheckReport:
     """The result of a check.
 
     Args:
-        errors: errors in reading order, at most a thousand.
+        errors: errors in reading order, the first ten of a kind in each file.
         n_errors: number of all errors.
+        more: number of those that are not in `errors`, by file and kind.
         counts: counts above 0 by name, such as "train: duplicates".
         sizes: readable examples (running text: characters) of each part.
         notes: messages, such as which columns are read.
@@ -47,6 +41,7 @@ class CheckReport:
 
     errors: list[DataIssue]
     n_errors: int
+    more: dict[str, int]
     counts: dict[str, int]
     sizes: dict[str, int]
     notes: list[str]
@@ -73,7 +68,16 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
     else:
         splits = read_parts(schema, data_parts(schema, data), data, diagnostics)
     if not diagnostics.n_issues:
-        loaded = _as_training(schema, data, loaded, diagnostics)
+        try:
+            loaded = loaded or with_validation(schema, splits, data, Diagnostics())
+            if not running:
+                check_texts_differ(loaded.train)
+            schema.check(loaded.splits(), diagnostics)
+        except DataError as error:
+            path, tgt = Path(data.train_file or data.src_file or data.dataset), data.tgt_file
+            other = f" (read with {tgt})" if tgt else ""
+            diagnostics.error(path, 0, "too little", error.message.removeprefix(f"{path}: ") + other)
+            loaded = None
     train, counts = splits["train"], diagnostics.counts
     for name, split in splits.items():
         counts.update({f"{name}: {what}": n for what, n in _counts(schema, split, train).items()})
@@ -84,24 +88,8 @@ def check_data(schema: DataSchema, data: DataConfig) -> CheckReport:
         records = {name: SplitRecord(len(part), **compared(part, train, running)) for name, part in parts}
         known = KnownData(Config(data=data), records, label_counts(schema, train))
         found = [*loaded.findings, *of_data(known)]
-    return CheckReport(diagnostics.issues, diagnostics.n_issues, dict(+counts), sizes, diagnostics.notes, found)
-
-
-def _as_training(
-    schema: DataSchema, data: DataConfig, loaded: TextData | None, diagnostics: Diagnostics
-) -> TextData | None:
-    """Return readable data as training loads it; None after noting why it would refuse it."""
-    path = str(data.files.train_file or data.files.src_file or data.dataset)
-    other = f" (read with {data.files.tgt_file})" if data.files.tgt_file else ""
-    try:
-        loaded = loaded or load_text_data(schema, data)
-        if schema.columns is not None:
-            check_texts_differ(loaded.train)
-    except DataError as error:
-        diagnostics.error(Path(path), 0, "too little", error.message.removeprefix(f"{path}: ") + other)
-        return None
-    schema.check(loaded.splits(), diagnostics)
-    return loaded
+    errors = diagnostics.issues, diagnostics.n_issues, diagnostics.more
+    return CheckReport(*errors, dict(+counts), sizes, diagnostics.notes, found)
 
 
 def _counts(schema: DataSchema, split: Split, train: Split) -> dict[str, int]:

@@ -26,6 +26,10 @@ Grade = Literal["stop", "look", "know"]
 Result = TypeVar("Result")
 
 
+class NotMade(Exception):
+    """A check could not be made; the message is the reason."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """What is the matter, and what to do about it.
@@ -52,8 +56,8 @@ class Finding:
 RETURNS_ALONE = "line ends", "lines end in carriage returns alone; save it with line feeds"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """Half a surrogate pair; Python also reads bytes that it cannot decode as such."""
-MAX_KEPT = 1000
-"""Problems kept with their message; the rest are only counted."""
+MOST_OF_A_KIND = 10
+"""Problems of a kind that are kept of a file, with their messages; the rest are only counted."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +74,9 @@ class DataIssue:
     line: int
     kind: str
     message: str
-    unit: Literal["line", "row"] = "line"
 
     def __str__(self) -> str:
-        place = f", row {self.line:,}" if self.unit == "row" else f":{self.line}"
+        place = f", row {self.line:,}" if is_columnar(Path(self.path)) else f":{self.line}"
         return f"{self.path}{place if self.line else ''}: {self.message}"
 
 
@@ -83,8 +86,8 @@ class Diagnostics:
 
     Args:
         form: how they are written, where flags say it.
-        issues: the first MAX_KEPT errors, in the order they were met.
-        n_issues: all of them.
+        issues: the first MOST_OF_A_KIND errors of each kind in each file, in the order they were met.
+        n_of: all of them, by file and kind.
         cut: files of which an error ended the reading.
         counts: harmless things by name, such as "CRLF line ends".
         notes: what a person should know, such as which columns were chosen.
@@ -93,17 +96,28 @@ class Diagnostics:
 
     form: FilesConfig = field(default_factory=FilesConfig)
     issues: list[DataIssue] = field(default_factory=list)
-    n_issues: int = 0
+    n_of: Counter[tuple[str, str]] = field(default_factory=Counter)
     cut: set[Path] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def n_issues(self) -> int:
+        """Return the number of all errors."""
+        return self.n_of.total()
+
+    @property
+    def more(self) -> dict[str, int]:
+        """Return how many errors are not kept, by file and kind."""
+        kept = Counter((issue.path, issue.kind) for issue in self.issues)
+        return {f"{path} ({kind})": n for (path, kind), n in (self.n_of - kept).items()}
+
     def error(self, path: Path, line: int, kind: str, message: str) -> None:
         """Note an error."""
-        self.n_issues += 1
-        if len(self.issues) < MAX_KEPT:
-            self.issues.append(DataIssue(str(path), line, kind, message, "row" if is_columnar(path) else "line"))
+        self.n_of[str(path), kind] += 1
+        if self.n_of[str(path), kind] <= MOST_OF_A_KIND:
+            self.issues.append(DataIssue(str(path), line, kind, message))
 
     def stop(self, path: Path, line: int, kind: str, message: str) -> None:
         """Note an error behind which nothing of the file is read."""
@@ -124,7 +138,7 @@ class Diagnostics:
         if self.issues:
             more = self.n_issues - 1
             also = f" (and {counted(more, 'more problems')})" if more else ""
-            check = "`glassformer data check`, with all files that are named here, lists everything" if more else ""
+            check = "`glassformer data check`, with all files that are named here, lists more" if more else ""
             raise DataError(f"{self.issues[0]}{also}", hint or check)
 
 
@@ -205,7 +219,7 @@ MAX_UNPACKED_BYTES = 1 << 30
 GZIP_MAGIC = b"\x1f\x8b"
 DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 """What reading a damaged gzip file raises."""
-TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson")
+TABLES = (".csv", ".tsv", ".jsonl")
 COLUMN_FILES = (".parquet", ".arrow", ".feather")
 """Files of columns, which pyarrow reads."""
 

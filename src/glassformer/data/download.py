@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,12 @@ def fetch(url: str, name: str, known_hash: str) -> Path:
     except (OSError, ValueError) as error:  # of the network or the disk; of pooch about another hash
         hint = f"fetch it yourself and save it as {folder / file}, or give its folder with --data-dir"
         raise DataError(f"{url} could not be downloaded: {error}", hint) from error
+
+
+def note_differences(found: Mapping[str, str], published: Mapping[str, str]) -> list[str]:
+    """Return a note on the files whose hash is not the published one; none where there is no such file."""
+    other = [name for name, sha256 in found.items() if sha256 != published[name]]
+    return [f"{', '.join(other)}: other than the published data set"] if other else []
 
 
 def read_text(path: Path) -> str:

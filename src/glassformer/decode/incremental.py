@@ -75,8 +75,7 @@ class TranslationDecoder(ModelDecoder):
             self._memories = [memory.index_select(0, sentences) for memory in self._memories]
             self._mask = None if self._mask is None else self._mask.index_select(0, sentences)
             for cache in self._caches:
-                cache.select(sentences)
-                cache.select_memory(sentences)
+                cache.select(sentences, sentences)
         if self._paths is not None:
             self._paths = self._paths.index_select(0, rows)
         elif len(rows) > len(self._memories[0]):

@@ -97,6 +97,19 @@ def _compute(item: Any) -> Any:
     return _function(item)
 
 
+def decoded(
+    model: Translator | Ensemble | LanguageModel,
+    batches: Sequence[Sequence[int] | np.ndarray],
+    decode: Callable[[Any], list[Result]],
+    n_workers: int,
+) -> dict[int, Result]:
+    """Return what `decode` gives for a batch of rows, by the number of the row."""
+    # Every step has new shapes, for each of which oneDNN would compile a kernel.
+    with evaluation_mode(model), matmul_precision("highest"):
+        results = map_forked(decode, batches, n_workers)
+    return dict(zip(itertools.chain(*batches), itertools.chain(*results), strict=True))
+
+
 MAX_TOKENS = 8192
 """Maximum source tokens per batch, padding included, each counted once per hypothesis."""
 MIN_ROWS_PER_WORKER, BATCHES_PER_WORKER = 128, 2
@@ -136,7 +149,6 @@ def translate_ids(
     if config.sample and prefixes is not None:
         raise UsageError("forced prefixes work with beam search, not with sampling")
     ragged, (pad, bos, eos), device = RaggedArray.from_lists(sources), special, next(model.parameters()).device
-    results = [[] if len(source) else [Hypothesis([], 0.0, 0.0, True)] for source in sources]
     lengths, nonempty = ragged.lengths, np.flatnonzero(ragged.lengths)
     n_hypotheses = config.n_best if config.sample else max(1, config.beam_size)
     n_workers = n_workers_for(len(nonempty) * n_hypotheses, device, MIN_ROWS_PER_WORKER)
@@ -164,13 +176,8 @@ def translate_ids(
         samples = sample(decoder, prompts, config, limits=limits, rows=rows, eos=eos, suppress_tokens=suppress)
         return [samples[i : i + repeats] for i in range(0, len(samples), repeats)]
 
-    # Every step has new shapes, for each of which oneDNN would compile a kernel.
-    with evaluation_mode(model), matmul_precision("highest"):
-        translated = map_forked(translate, batches, n_workers)
-    for batch, of_batch in zip(batches, translated, strict=True):
-        for i, hypotheses in zip(batch.tolist(), of_batch, strict=True):
-            results[i] = hypotheses
-    return [sorted(result, key=lambda h: (not h.finished, -h.score)) for result in results]
+    found, nothing = decoded(model, batches, translate, n_workers), [Hypothesis([], 0.0, 0.0, True)]
+    return [sorted(found.get(i, nothing), key=lambda h: (not h.finished, -h.score)) for i in range(len(sources))]
 
 
 BATCH_ROWS = 64
@@ -219,8 +226,5 @@ def generate_ids(
         options: Any = {"limits": [config.max_new_tokens] * len(batch), "eos": eos, "suppress_tokens": suppress_tokens}
         return [hypothesis.ids for hypothesis in sample(decoder, some, config, rows=rows, **options)]
 
-    # Every step has new shapes, for each of which oneDNN would compile a kernel.
-    with evaluation_mode(model), matmul_precision("highest"):
-        results = map_forked(continue_batch, batches, n_workers)
-    generated = dict(zip(itertools.chain(*batches), itertools.chain(*results), strict=True))
-    return [generated[i] for i in range(len(prompts))]
+    written = decoded(model, batches, continue_batch, n_workers)
+    return [written[i] for i in range(len(prompts))]

@@ -130,180 +130,105 @@ def beam_search(
     """
     if not limits:
         return []
-    device, special, prefixes = decoder.device, {bos, eos, pad}, prefixes or [[]] * len(limits)
+    n, device, special, prefixes = len(limits), decoder.device, {bos, eos, pad}, prefixes or [[]] * len(limits)
     for number, prefix in enumerate(prefixes):
         if special.intersection(prefix):
             hint = "a prefix is ordinary tokens: the search itself begins and ends every hypothesis"
             raise UsageError(f"prefix {number} holds a BOS, EOS or padding id", hint)
+    width, n_best, suppressed = config.beam_size, config.n_best, sorted(special - {eos})
+    penalties = torch.tensor(length_penalties(max(limits), config.length_penalty), device=device)
     longest = max(map(len, prefixes))
-    padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
-    forced = torch.tensor(padded, dtype=torch.long, device=device).view(len(padded), longest)
-    beam = _Beam(config, torch.tensor(limits, device=device), forced, eos, sorted(special - {eos}), log)
-    results: list[list[Hypothesis]] = [[] for _ in limits]
-    newest = torch.full((len(limits), 1), bos, device=device)
+    padded = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]  # -1 where the token is free
+    # Of the B unfinished sentences: their index in the caller's list, the longest they may be, what they begin with.
+    sentence, limit = torch.arange(n, device=device), torch.tensor(limits, device=device)
+    forced = torch.tensor(padded, dtype=torch.long, device=device).view(n, longest)
+    # Their live hypotheses after t steps, by log-probability: one at first, `beam_size` after a step.
+    totals, tokens = torch.zeros(n, 1, device=device), torch.zeros(n, 1, 0, dtype=torch.long, device=device)
+    token_log_probs, newest = torch.zeros(n, 1, 0, device=device), torch.full((n, 1), bos, device=device)
+    # The finished ones by the index of the sentence, by score; the score of the n-th best.
+    finished, results = ([list[Hypothesis]() for _ in limits] for _ in range(2))
+    n_finished, worst_kept = torch.zeros(n, dtype=torch.long, device=device), torch.full((n,), NEG_INF, device=device)
+    done = torch.zeros(n, dtype=torch.bool, device=device)
     while True:
-        # The decoder's row that each hypothesis extends, (B, beam).
-        rows = beam.extend(decoder.step(newest))
-        for i in beam.newly_done():
-            results[int(beam.sentence[i])] = beam.hypotheses(i)
-        active = active_rows(beam.done)
-        if active is not None:
-            if not len(active):
-                return results
-            rows = rows[active]
-            beam.select(active)
-        rows = rows.flatten()
-        if active is not None or not torch.equal(rows, torch.arange(len(newest), device=rows.device)):
-            # Otherwise every row extends itself, and nothing has to be copied.
-            decoder.reorder(rows, active)
-        newest = beam.tokens[:, :, -1].reshape(-1, 1)
-
-
-class _Beam:
-    """The hypotheses of B sentences after t steps: the live ones, and the n best finished ones.
-
-    `forced` holds the forced prefixes, with -1 where the token is free; the other arguments are those of `beam_search`.
-    """
-
-    def __init__(
-        self,
-        config: DecodeConfig,
-        limit: Int[Tensor, " B"],
-        forced: Int[Tensor, "B P"],
-        eos: int,
-        suppress_tokens: list[int],
-        log: SearchLog | None,
-    ) -> None:
-        n, device, longest = len(limit), limit.device, int(limit.max())
-        self.width, self.n_best, self.limit, self.forced = config.beam_size, config.n_best, limit, forced
-        self.eos, self.suppress_tokens, self.log = eos, suppress_tokens, log
-        self.penalties = torch.tensor(length_penalties(longest, config.length_penalty), device=device)
-        # Index of each sentence in the caller's list.
-        self.sentence = torch.arange(n, device=device)
-        self.done = torch.zeros(n, dtype=torch.bool, device=device)
-        self.n_finished = torch.zeros(n, dtype=torch.long, device=device)
-        # Live hypotheses, sorted by log-probability; the beam starts with a width of one.
-        self.log_probs = torch.zeros(n, 1, device=device)
-        self.tokens = torch.zeros(n, 1, 0, dtype=torch.long, device=device)
-        self.token_log_probs = torch.zeros(n, 1, 0, device=device)
-        # Finished hypotheses by the sentence's index, sorted by score; the score of the n-th best.
-        self.finished: list[list[Hypothesis]] = [[] for _ in range(n)]
-        self.worst_kept = torch.full((n,), NEG_INF, device=device)
-
-    def extend(self, logits: Float[Tensor, "R V"]) -> Int[Tensor, "B beam"]:
-        """Take one step and return the row of `logits` that each live hypothesis extends."""
-        # w live hypotheses a sentence: 1 in the first step, where all would be the same, and the beam afterwards.
-        n, w = self.log_probs.shape
-        vocab_size = logits.shape[1]
-        token_log_probs = self._token_log_probs(logits.view(n, w, vocab_size))  # (B, w, V)
+        logits, (n, w), t = decoder.step(newest), totals.shape, tokens.shape[2]
+        vocab_size, log_probs = logits.shape[1], logits.view(n, w, -1).log_softmax(dim=-1)
+        if t == 0:
+            refuse_nan(log_probs[:, :, eos])
+        log_probs[:, :, suppressed] = NEG_INF
+        if t < longest:  # under a forced token only the first hypothesis of the beam stays
+            is_forced = forced[:, t] >= 0
+            first = log_probs[:, 0].gather(1, forced[:, t].clamp(min=0)[:, None])
+            log_probs[is_forced] = NEG_INF
+            log_probs[is_forced, 0, forced[is_forced, t]] = first[is_forced, 0]
         # The k best of a sentence's w · V extensions. At most one extension of each hypothesis ends it, so that of
         # 2 · beam candidates at least beam live on. Greedy search is over when its only hypothesis ends: one will do.
-        k = 1 if self.width == 1 else min(2 * self.width, w * vocab_size)
+        k = 1 if width == 1 else min(2 * width, w * vocab_size)
         if k == 1:  # the first of equals, which topk does not promise
-            flat_index = token_log_probs[:, 0].argmax(dim=1, keepdim=True)
-            log_probs = token_log_probs[:, 0].gather(1, flat_index) + self.log_probs
+            flat_index = log_probs[:, 0].argmax(dim=1, keepdim=True)
+            total = log_probs[:, 0].gather(1, flat_index) + totals
         else:
-            totals = (token_log_probs + self.log_probs[:, :, None]).view(n, -1)
-            log_probs, flat_index = totals.topk(k, dim=1)  # (B, k), best first
+            total, flat_index = (log_probs + totals[:, :, None]).view(n, -1).topk(k, dim=1)  # (B, k), best first
         parent, token = flat_index // vocab_size, flat_index % vocab_size  # hypothesis 0 … w - 1, and what extends it
-        ends = token == self.eos
-        if self.log is not None:
-            self.log(self._step(log_probs, parent, token))
+        own, score = log_probs.reshape(n, -1).gather(1, flat_index)[:, :, None], total / penalties[t + 1]
         # A hypothesis is finished only where its end is among the best `beam`, as if it still competed with the others.
-        own = token_log_probs.reshape(n, -1).gather(1, flat_index)
-        self._collect(*(x[:, : self.width] for x in (log_probs, parent, ends, own)))
+        ends, rank = token == eos, torch.arange(k, device=device)
+        is_end = ends & (rank < width) & (total > NEG_INF)
+        if log is not None:
+            live_rank = (~ends).cumsum(dim=1) - 1
+            row = live_rank.masked_fill(ends | (live_rank >= width) | (total == NEG_INF), -1)
+            found = (parent, token, total - totals.gather(1, parent), total, score, row, is_end)
+            log(SearchStep(sentence[~done], *(x[~done] for x in found)))
+        if bool(is_end.any()):
+            n_finished += is_end.sum(dim=1)
+            each = torch.cat([_of_parents(token_log_probs, parent), own], dim=2)
+            found = (x[is_end].tolist() for x in (_of_parents(tokens, parent), score, total, each))
+            for i, ids, of_score, of_total, of_ids in zip(is_end.nonzero()[:, 0].tolist(), *found, strict=True):
+                kept = finished[int(sentence[i])]
+                kept.append(Hypothesis(ids, of_score, of_total, True, of_ids))
+                kept.sort(key=lambda hypothesis: -hypothesis.score)  # older ones first on ties
+                if len(kept) >= n_best:
+                    worst_kept[i] = kept[n_best - 1].score
         # The best `beam` that do not end: the stable sort puts those first, in their order. Where fewer are left (a
         # vocabulary smaller than k, a forced prefix), the rest are rows without a hypothesis, of log-probability -inf.
-        live = ends.to(torch.uint8).argsort(dim=1, stable=True)[:, : self.width]  # (B, beam)
-        parent, token = parent.gather(1, live), token.gather(1, live)
-        self.log_probs = log_probs.masked_fill(ends, NEG_INF).gather(1, live)
-        self.tokens = torch.cat([_of_parents(self.tokens, parent), token[:, :, None]], dim=2)  # (B, beam, t + 1)
-        own = own.gather(1, live)[:, :, None]
-        self.token_log_probs = torch.cat([_of_parents(self.token_log_probs, parent), own], dim=2)
+        live = ends.to(torch.uint8).argsort(dim=1, stable=True)[:, :width]  # (B, beam)
+        parent, totals = parent.gather(1, live), total.masked_fill(ends, NEG_INF).gather(1, live)
+        tokens = torch.cat([_of_parents(tokens, parent), token.gather(1, live)[:, :, None]], dim=2)  # (B, beam, t + 1)
+        token_log_probs = torch.cat([_of_parents(token_log_probs, parent), own.gather(1, live[:, :, None])], dim=2)
         # Hypothesis p of sentence b is row b · w + p of what the decoder has just computed.
-        return torch.arange(n, device=parent.device)[:, None] * w + parent
-
-    def _step(self, total: Float[Tensor, "B k"], parent: Int[Tensor, "B k"], token: Int[Tensor, "B k"]) -> SearchStep:
-        """Return the candidates of this step for the log; must be called before the step is taken."""
-        ends, t = token == self.eos, self.tokens.shape[2]
-        rank = torch.arange(token.shape[1], device=token.device)
-        live_rank = (~ends).cumsum(dim=1) - 1
-        row = live_rank.masked_fill(ends | (live_rank >= self.width) | (total == NEG_INF), -1)
-        finished = ends & (rank < self.width) & (total > NEG_INF)
-        log_prob = total - self.log_probs.gather(1, parent)
-        tensors = (parent, token, log_prob, total, total / self.penalties[t + 1], row, finished)
-        return SearchStep(self.sentence[~self.done], *(x[~self.done] for x in tensors))
-
-    def newly_done(self) -> list[int]:
-        """Return the indices of sentences that this step completed.
-
-        A sentence also ends early when no live hypothesis can enter the n best any more: log-probabilities only fall,
-        so no continuation can score above the present log-probability divided by the largest reachable penalty.
-        """
-        t = self.tokens.shape[2]
-        worst_kept, live = self.worst_kept, self.log_probs[:, 0]  # -inf where fewer than n_best have finished
-        beam_finished = (self.n_finished >= self.width) & (worst_kept >= live / self.penalties[t])
-        largest_penalty = torch.maximum(self.penalties[min(t + 1, len(self.penalties) - 1)], self.penalties[self.limit])
-        done = (self.limit <= t) | beam_finished | (worst_kept >= live / largest_penalty)
-        new = done & ~self.done
-        self.done |= done
-        return new.nonzero()[:, 0].tolist()
-
-    def hypotheses(self, i: int) -> list[Hypothesis]:
-        """Return the n best of sentence i: finished ones first, then live ones."""
-        penalty = float(self.penalties[self.tokens.shape[2]])
-        live = zip(*(x[i].tolist() for x in (self.tokens, self.log_probs, self.token_log_probs)), strict=True)
-        found = [Hypothesis(ids, log_prob / penalty, log_prob, False, own) for ids, log_prob, own in live]
-        living = [hypothesis for hypothesis in found if hypothesis.log_prob > NEG_INF]
-        return [*self.finished[int(self.sentence[i])], *living][: self.n_best]
-
-    def select(self, active: Int[Tensor, " B2"]) -> None:
-        """Keep only the active sentences."""
-        names = ("limit", "forced", "sentence", "done", "n_finished", "worst_kept", "log_probs", "tokens")
-        for name in (*names, "token_log_probs"):
-            setattr(self, name, getattr(self, name)[active])
-
-    def _token_log_probs(self, logits: Float[Tensor, "B w V"]) -> Float[Tensor, "B w V"]:
-        """Return the log-probability of every token after every live hypothesis, -inf where it is not allowed."""
-        t = self.tokens.shape[2]
-        log_probs = logits.log_softmax(dim=-1)
-        if t == 0:
-            refuse_nan(log_probs[:, :, self.eos])
-        log_probs[:, :, self.suppress_tokens] = NEG_INF
-        if t < self.forced.shape[1]:
-            # Under a forced token only the first hypothesis of the beam stays.
-            token = self.forced[:, t]
-            is_forced = token >= 0
-            forced_log_probs = log_probs[:, 0].gather(1, token.clamp(min=0)[:, None])
-            log_probs[is_forced] = NEG_INF
-            log_probs[is_forced, 0, token[is_forced]] = forced_log_probs[is_forced, 0]
-        return log_probs
-
-    def _collect(
-        self,
-        log_probs: Float[Tensor, "B k"],
-        parent: Int[Tensor, "B k"],
-        ends: Bool[Tensor, "B k"],
-        own: Float[Tensor, "B k"],
-    ) -> None:
-        """Add the candidates that end to the finished hypotheses, the n best first (older ones on ties).
-
-        `own` are the log-probabilities of the tokens that the candidates add.
-        """
-        ends = ends & (log_probs > NEG_INF)
-        if not bool(ends.any()):
-            return
-        self.n_finished += ends.sum(dim=1)
-        scores = log_probs / self.penalties[self.tokens.shape[2] + 1]  # the end counts as a token of the length
-        each = torch.cat([_of_parents(self.token_log_probs, parent), own[:, :, None]], dim=2)
-        found = (_of_parents(self.tokens, parent), scores, log_probs, each)
-        rows = ends.nonzero()[:, 0].tolist()
-        for row, ids, score, log_prob, of_ids in zip(rows, *(x[ends].tolist() for x in found), strict=True):
-            kept = self.finished[int(self.sentence[row])]
-            kept.append(Hypothesis(ids, score, log_prob, True, of_ids))
-            kept.sort(key=lambda hypothesis: -hypothesis.score)
-            if len(kept) >= self.n_best:
-                self.worst_kept[row] = kept[self.n_best - 1].score
+        rows = torch.arange(n, device=device)[:, None] * w + parent
+        # A sentence also ends early when no live hypothesis can enter the n best any more: log-probabilities only fall,
+        # so no continuation can score above the present log-probability divided by the largest reachable penalty.
+        best, penalty = totals[:, 0], penalties[t + 1]
+        largest = torch.maximum(penalties[min(t + 2, len(penalties) - 1)], penalties[limit])
+        beam_finished = (n_finished >= width) & (worst_kept >= best / penalty)
+        new = ~done & ((limit <= t + 1) | beam_finished | (worst_kept >= best / largest))
+        done |= new
+        for i in new.nonzero()[:, 0].tolist():
+            living = zip(*(x[i].tolist() for x in (tokens, totals, token_log_probs)), strict=True)
+            cut = [Hypothesis(ids, x / float(penalty), x, False, own) for ids, x, own in living if x > NEG_INF]
+            results[int(sentence[i])] = [*finished[int(sentence[i])], *cut][:n_best]
+        if (active := active_rows(done)) is not None:
+            if not len(active):
+                return results
+            of_sentences = (
+                rows,
+                sentence,
+                limit,
+                forced,
+                totals,
+                tokens,
+                token_log_probs,
+                n_finished,
+                worst_kept,
+                done,
+            )
+            rows, sentence, limit, forced, totals, tokens, token_log_probs, n_finished, worst_kept, done = (
+                x[active] for x in of_sentences
+            )
+        rows = rows.flatten()
+        if active is not None or not torch.equal(rows, torch.arange(len(newest), device=device)):
+            decoder.reorder(rows, active)  # otherwise every row extends itself, and nothing has to be copied
+        newest = tokens[:, :, -1].reshape(-1, 1)
 
 
 def _of_parents(tokens: Shaped[Tensor, "B w t"], parent: Int[Tensor, "B k"]) -> Shaped[Tensor, "B k t"]:

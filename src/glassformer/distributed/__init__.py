@@ -89,14 +89,6 @@ class ProcessGroup:
         """Return the context of a forward and backward pass: of a step only the last makes gradients the mean."""
         return module.no_sync() if isinstance(module, DistributedDataParallel) and not is_last else nullcontext()
 
-    def seed_step(self, seed: int, step: int) -> None:
-        """Seed dropout per rank and step, so that ranks differ and a resumed run repeats.
-
-        Does nothing for one process.
-        """
-        if self.world_size > 1:
-            torch.manual_seed(int(np.random.SeedSequence([seed, step, self.rank]).generate_state(1)[0]))
-
     # --- collectives ----------------------------------------------------------------------------------------
 
     def all_reduce(self, *numbers: float) -> list[float]:

@@ -47,16 +47,12 @@ from glassformer.config import DataConfig
 from glassformer.data.datasets.columns import DataSchema
 from glassformer.data.datasets.labels import label_of_number, labels_of
 from glassformer.data.datasets.local_files import data_parts, read_parts
-from glassformer.data.diagnostics import Diagnostics
+from glassformer.data.diagnostics import Diagnostics, NotMade
 from glassformer.data.splits import Split
 from glassformer.errors import DataError, UsageError
 from glassformer.evaluate.baselines import bag_of_words_vectorizer, window_features
 from glassformer.utils.atomic_io import atomic_write_text
 from glassformer.utils.formatting import counted, percent
-
-
-class NotMade(Exception):
-    """A check has nothing to go by; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -395,7 +391,7 @@ def audit_data(schema: DataSchema, data: DataConfig) -> AuditReport:
     diagnostics = Diagnostics()
     parts = read_parts(schema, data_parts(schema, data), data, diagnostics)
     diagnostics.raise_if_any()
-    return audit(parts, schema.target, data.files.label_separator, [*dict.fromkeys(diagnostics.notes)])
+    return audit(parts, schema.target, data.label_separator, [*dict.fromkeys(diagnostics.notes)])
 
 
 def write_report(path: Path, findings: Sequence[AuditFinding]) -> None:

@@ -363,16 +363,9 @@ MAX_MAP_TOKENS = 48
 ProbeText = Annotated[str, Meta(max_length=MAX_PROBE_CHARACTERS)]
 
 
-class AttentionMap(TypedDict):
-    """The attention weights of one layer, averaged over its heads."""
-
-    step: str
-    """Id of the step."""
-    rows: list[str]
-    """Tokens that attend."""
-    columns: list[str]
-    """Tokens that are attended to."""
-    weights: list[list[float]]
+AttentionMap = Annotated[dict[str, Any], "{ step: string; rows: string[]; columns: string[]; weights: number[][] }"]
+"""The attention weights of one layer, averaged over its heads: the id of the step, the tokens that attend, and those
+that are attended to."""
 
 
 class ProbeAnswer(TypedDict):
@@ -415,7 +408,7 @@ def answer_probabilities(explanation: Explanation) -> tuple[float | None, float 
         return math.exp(predictions[0].top[0].log_prob), None
     tokens = [predictions[i].actual for i in explanation.generated]
     logs = [token.log_prob for token in tokens if token is not None]
-    if not logs or explanation.generation.masked is not None:
+    if not logs or explanation.decode.masked is not None:
         return None, None
     return math.exp(sum(logs)), math.exp(sum(logs) / len(logs)) if len(explanation.streams) == 1 else None
 

@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from glassformer.errors import ChangedDataError, CheckpointError, DataError, UsageError
-from glassformer.interop.engine import Engine, library, log_softmax
+from glassformer.interop.engine import library, log_softmax
 from glassformer.interop.export_facts import CLASSES_OF, WRITERS, CheckResult, facts_of
 from glassformer.interop.exported import ExportedModel
 from glassformer.interop.hf_model import NEVER_WRITTEN, SEQ2SEQ
@@ -66,7 +66,7 @@ def texts_to_compare(task: Task, run: Path | None, allow_changed: bool = False) 
         DataError, UsageError: the data is not there, or, unless that is allowed, has changed.
     """
     kind, data = task.explain_as, task.config.data
-    named = [value for name, value in vars(data.files).items() if name.endswith("_file") and value]
+    named = [value for name, value in vars(data).items() if name.endswith("_file") and value]
     if run is None or (data.dataset == "files" and not named):
         texts, is_sample = sample_texts(task.tokenizer, N_TEXTS), True
         texts = [f"{text} {MASK}" for text in texts] if kind == "masked_language_model" else texts
@@ -116,7 +116,7 @@ def check_import(imported: ImportedModel, task: Task, model: nn.Module, folder: 
             from glassformer.interop.ctranslate2_model import OF_LIBRARY
 
             kind, files = str(task.explain_as), [file for file in OF_LIBRARY if (folder / file).exists()]
-            engine: Engine = CTranslate2Engine(folder, files, kind, task.tokenizer, "cpu", "float32")
+            engine: Any = CTranslate2Engine(folder, files, kind, task.tokenizer, "cpu", "float32")
         else:
             engine = load_theirs(folder, task, model, imported.source.files)
     except ImportError:
@@ -186,7 +186,7 @@ def _with_masks(text: str) -> str:
 
 
 @torch.no_grad()
-def _log_probs(task: Task, model: Any, engine: Engine, text: str, answer: str) -> tuple[np.ndarray, np.ndarray]:
+def _log_probs(task: Task, model: Any, engine: Any, text: str, answer: str) -> tuple[np.ndarray, np.ndarray]:
     """Return ours and theirs: of each token of a translation, or of all tokens after each of a text or translation."""
     t, device = task.tokenizer, next(model.parameters()).device
     if task.explain_as == "language_model":
@@ -223,9 +223,6 @@ def random_ids(t: Tokenizer, n: int) -> Iterator[list[int]]:
 def sample_texts(t: Tokenizer, n: int) -> list[str]:
     """Return n texts of which a model can be compared that has no data: sentences, and tokens at random."""
     return [*TEXTS, *map(t.decode, random_ids(t, n - len(TEXTS)))]
-
-
-logger = logging.getLogger(__name__)
 
 
 def load_theirs(folder: Path, task: Task, model: Any, hashes: Mapping[str, str] | None = None) -> HfEngine:
@@ -293,7 +290,7 @@ def quiet(transformers: Any) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-class HfEngine(Engine):
+class HfEngine:
     """A model of transformers with the tokens of a task; it writes nothing: what ours writes is compared by token."""
 
     def __init__(self, model: Any, task: Task, ours: Any) -> None:

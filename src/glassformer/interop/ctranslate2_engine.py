@@ -15,7 +15,7 @@ import numpy as np
 from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
 from glassformer.interop.ctranslate2_binary import FILE, open_variables
-from glassformer.interop.engine import Engine, Hypotheses, library, not_exported
+from glassformer.interop.engine import Hypotheses, library, not_exported
 from glassformer.interop.export_facts import MAX_WEIGHTS, RUN_TOKENIZER, ExportFacts
 from glassformer.interop.hf_settings import read_keys
 from glassformer.text.tokenizer import Tokenizer
@@ -71,7 +71,7 @@ def load_engine(path: Path, facts: ExportFacts, tokenizer: Tokenizer, device: st
     return CTranslate2Engine(path, (FILE, CONFIG, VOCABULARIES[facts.kind]), facts.kind, tokenizer, device)
 
 
-class CTranslate2Engine(Engine):
+class CTranslate2Engine:
     """A `ctranslate2.Translator` or a `ctranslate2.Generator`; it is given the content of the files alone."""
 
     def __init__(

@@ -15,7 +15,6 @@ are a table, since the sinusoids of CTranslate2 have another order. Tied weights
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import tempfile
@@ -265,9 +264,8 @@ def read_ctranslate2(folder: SourceFolder, config: Mapping[str, Any], max_len: i
     if own:
         tokenizer = own[1]
     elif TOKENIZER in hashes:
-        check_growth(folder.json(TOKENIZER, "tokenizer"))
-        text = read_text(path / TOKENIZER, LIMITS["tokenizer"])
-        tokenizer = Tokenizer.imported(text, special, path / TOKENIZER)
+        check_growth(content := folder.json(TOKENIZER, "tokenizer"))
+        tokenizer = Tokenizer.imported(content, special, path / TOKENIZER)
     elif is_translator:
         tokenizer = character_tokenizer(tokens, special, path)
     else:
@@ -420,7 +418,7 @@ def character_tokenizer(tokens: Sequence[str], special: SpecialTokens, where: Pa
         "decoder": {"type": "Fuse"},
         "model": {"type": "WordLevel", "vocab": {t: i for i, t in enumerate(tokens)}, "unk_token": tokens[special.unk]},
     }
-    return Tokenizer.imported(json.dumps(content), special, where)
+    return Tokenizer.imported(content, special, where)
 
 
 def write_ctranslate2(

@@ -1,51 +1,31 @@
-"""What a library computes of a model: the one protocol of CTranslate2, ONNX and, to compare with, of transformers."""
+"""What the engines of CTranslate2, ONNX and, to compare with, of transformers share.
+
+An engine is an object with those of these methods that its kinds of models need:
+
+    outputs(ids, words)    what a model gives for the tokens of a text with what is around it, none of an empty one: the
+                           logits (C,) of a classifier, (S, C) of a tagger, (S, V) of a masked language model, (T, V) of
+                           a language model, the number (1,) of a regressor, the vector (P,) of an encoder; `words` are
+                           their surface forms, or "", where the tokenizer has n-grams of characters
+    log_probs(source, target)    the log-probability of each token of a translation, and of the end token after it
+    search(sources, decode, limit, n_best)    the n_best hypotheses of each source, of at most `limit` tokens
+    generate(prompts, decode, n_new)    at most n_new tokens after each of several prompts of equal length, an end token
+                           one of them; its random numbers continue as long as `decode_seed` is the same
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, DivergedError, GlassformerError, UsageError
 
 Hypotheses = list[tuple[list[int], float]]
 """Tokens and score of each hypothesis, best first; an end token is one of the tokens."""
-
-
-class Engine:
-    """Base class; a library implements what the kinds of models need that it can hold."""
-
-    def outputs(self, ids: list[int], words: Sequence[str] = ()) -> np.ndarray:
-        """Return what a model gives for the tokens of a text, as finite numbers.
-
-        That is the logits (C,) of a classifier, (S, C) of a tagger, (S, V) of a masked language model, (T, V) of a
-        language model, the number (1,) of a regressor, or the vector (P,) of an encoder.
-
-        Args:
-            ids: tokens of the text with what is around it; none of an empty one.
-            words: their surface forms, or "", where the tokenizer has n-grams of characters.
-        """
-        raise NotImplementedError
-
-    def log_probs(self, source: list[int], target: list[int]) -> np.ndarray:
-        """Return the log-probability of each token of a translation, and of the end token after it."""
-        raise NotImplementedError
-
-    def search(self, sources: Sequence[list[int]], decode: DecodeConfig, limit: int, n_best: int) -> list[Hypotheses]:
-        """Return the n_best hypotheses of each source, of at most `limit` tokens."""
-        raise NotImplementedError
-
-    def generate(self, prompts: Sequence[list[int]], decode: DecodeConfig, n_new: int) -> list[list[int]]:
-        """Return at most n_new tokens after each of several prompts of equal length; an end token is one of them.
-
-        The library's random numbers continue as long as `decode_seed` is the same.
-        """
-        raise NotImplementedError
 
 
 def library(purpose: str, extra: str, *packages: str) -> Any:

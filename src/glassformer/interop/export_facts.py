@@ -202,10 +202,12 @@ _BEAM = "beam search there ends by another rule, so some translations and n-best
 _CUT = "a text longer than the context needs truncation=True there, which cuts its end"
 
 
-def choose(kind: str | None, config: Config, n_members: int, target: Target) -> tuple[str, tuple[str, ...]]:
+def choose(
+    kind: str | None, config: Config, n_members: int, target: Target, tokenizer: Any = None
+) -> tuple[str, tuple[str, ...]]:
     """Return the model class that a model becomes in the library `target`, and what differs there, a sentence each.
 
-    `kind` is `Task.explain_as`; `n_members` is 1, or all of an ensemble.
+    `kind` is `Task.explain_as`; `n_members` is 1, or all of an ensemble; `tokenizer` is the model's `Tokenizer`.
 
     Raises:
         UsageError: it cannot hold the model; the setting is named.
@@ -218,21 +220,33 @@ def choose(kind: str | None, config: Config, n_members: int, target: Target) -> 
         raise UsageError(f"no library has embeddings of token n-grams: model.max_ngram {m.max_ngram}", "use the run")
     if (target, kind) not in FILES:
         raise UsageError(f"{target} holds no {words}", hint)
-    if n_members > 1 and (target == "hf" or kind in WRITERS):
+    is_lm, imported = kind == "language_model", config.text.tokenizer == "imported"
+    found: tuple[str, tuple[str, ...]] = "one graph", ()
+    if target == "ctranslate2":
+        check_frame(tokenizer)
+        found = ("TransformerDecoderModel", (_SAMPLED,)) if is_lm else ("Transformer", (_BEAM,))
+    if target == "hf":
+        if tokenizer is not None and tokenizer.separator:
+            raise UsageError("hf is not written of a model that reads pairs of texts", hint)
+        family, obstacle = hf_family(kind, m)
+        if not obstacle and not is_lm and imported == (kind == "translator"):
+            obstacle = f"text.tokenizer {config.text.tokenizer}"
+        if obstacle:
+            raise UsageError(f"transformers has no class for this {words}: {obstacle}", hint)
+        notes = {"translator": (_BEAM,), "language_model": (_SAMPLED,)}.get(kind, (_CUT,))
+        found = CLASSES_OF[family, kind.removeprefix("multilabel_")], notes
+    if n_members > 1 and (target == "hf" or kind in WRITERS):  # the last refusal: one of them can be written
         what = f"{target} holds one model, and this is an ensemble of {n_members}"
         raise UsageError(what, "export one of them: --member 0")
-    if target == "onnx":
-        return "one graph", ()
-    is_lm, imported = kind == "language_model", config.text.tokenizer == "imported"
-    if target == "ctranslate2":
-        return ("TransformerDecoderModel", (_SAMPLED,)) if is_lm else ("Transformer", (_BEAM,))
-    family, obstacle = hf_family(kind, m)
-    if not obstacle and not is_lm and imported == (kind == "translator"):
-        obstacle = f"text.tokenizer {config.text.tokenizer}"
-    if obstacle:
-        raise UsageError(f"transformers has no class for this {words}: {obstacle}", hint)
-    notes = {"translator": (_BEAM,), "language_model": (_SAMPLED,)}.get(kind, (_CUT,))
-    return CLASSES_OF[family, kind.removeprefix("multilabel_")], notes
+    return found
+
+
+def check_frame(tokenizer: Any) -> None:
+    """Refuse what CTranslate2 cannot put around a source by itself: other tokens than the start and the end token."""
+    special = tokenizer and tokenizer.special
+    if special and (special.prefix not in ((), (special.bos,)) or special.suffix not in ((), (special.eos,))):
+        around = ", ".join(tokenizer.tokens([*special.prefix, *special.suffix]))
+        raise UsageError(f"ctranslate2 puts no {around} around a text", "use the run itself")
 
 
 CLASSES_OF = {its: name for name, its in reversed(CLASSES.items())}

@@ -4,7 +4,7 @@
     model.predict("[en_US] March 5, 2021", beam_size=1)
 
 The folder is sealed: a file that changed is an error. Texts are encoded and decoded here, and limits of length kept;
-what is in between is the library's, in a module of its own that is an `Engine`. Nothing here imports torch.
+what is in between is the library's, in a module of its own: `engine.py`. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from glassformer.config import Config, DecodeConfig
 from glassformer.config.recipes import override
 from glassformer.data.datasets.columns import SOURCE, ColumnSpecs, text_specs
 from glassformer.errors import UsageError
-from glassformer.interop.engine import Engine, Hypotheses, computing, finite, log_softmax, not_exported
+from glassformer.interop.engine import Hypotheses, computing, finite, log_softmax, not_exported
 from glassformer.interop.export_facts import FACTS, KIND, RUN_TOKENIZER, ExportFacts, check_files, decode_of, read_facts
 from glassformer.runs.sealed_folder import read_manifest, read_sealed_file
 from glassformer.text import answers as masked_text
@@ -148,7 +148,7 @@ class ExportedModel:
                     return self._encode(texts)
 
     @cached_property
-    def engine(self) -> Engine:
+    def engine(self) -> Any:
         """Return what computes, loaded at the first use."""
         load = importlib.import_module(f"glassformer.interop.{self.facts.target}_engine").load_engine
         return load(self.path, self.facts, self.tokenizer, self.device)

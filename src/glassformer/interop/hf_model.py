@@ -286,8 +286,8 @@ class _Reader:
 
     def _in_our_order(self, name: str, tensor: Tensor) -> Tensor:
         """Return a weight whose features of the residual stream are in our order."""
-        d_model, (axis, *_) = self.settings["d_model"], (*residual_axes(name), None)
-        if axis is None:
+        d_model = self.settings["d_model"]
+        if (axis := residual_axis(name)) is None:
             return tensor
         if tensor.dim() <= axis or tensor.shape[axis] != d_model:
             raise CheckpointError(f"the weight {name} should have {d_model:,} {'columns' if axis else 'rows'}")
@@ -385,9 +385,6 @@ def own_labels(config: Mapping[str, Any]) -> list[str]:
     Raises:
         UsageError: its answers are no classes.
     """
-    kind = config.get("problem_type")
-    if kind not in (None, "single_label_classification", MULTI_LABEL):
-        raise UsageError(f"a classifier with the problem type {str(kind)[:40]!r} does not choose classes")
     names, n = config.get("id2label"), config.get("num_labels")
     if names is None:
         n = 2 if n is None else n
@@ -410,15 +407,14 @@ def sines_first(d_model: int) -> Tensor:
     return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
 
 
-def residual_axes(name: str) -> tuple[int, ...]:
-    """Return the axis of a parameter that holds the features of the residual stream; none of what only reads it."""
+def residual_axis(name: str) -> int | None:
+    """Return the axis of a parameter that holds the features of the residual stream; None of what only reads it."""
     *_, part, kind = ["", *name.split(".")]
     if part in ("q_proj", "k_proj", "v_proj", "up_proj"):
-        return (1,) if kind == "weight" else ()
-    return (0,) if part in ("o_proj", "down_proj", "norm") else (1,)  # of embeddings and of the output projection
+        return 1 if kind == "weight" else None
+    return 0 if part in ("o_proj", "down_proj", "norm") else 1  # of embeddings and of the output projection
 
 
-Json = dict[str, Any]
 Tensors = dict[str, Tensor]
 
 
@@ -451,9 +447,9 @@ def _fold_scale(p: Tensors, scale: float) -> None:
 def _of_translator(p: Tensors, model: Translator, family: str) -> Tensors:
     """Return the tensors of a Marian or a Pegasus; where three matrices are not one, each has its own name."""
     order = sines_first(model.config.d_model)
-    p = {name: x[(*[slice(None)] * axis, order)] for name, x in p.items() for axis in residual_axes(name)} | {
-        name: x for name, x in p.items() if not residual_axes(name)
-    }
+    for name in p:
+        if (axis := residual_axis(name)) is not None:
+            p[name] = p[name].index_select(axis, order)
     found = to_theirs(rows(family, model.config.n_layers, "model."), "translator", p)
     if model.output is not None:
         target = found["model.shared.weight"] if family == "pegasus" else found.pop("model.shared.weight")
@@ -492,7 +488,7 @@ def write_hf(
     if "rope_theta" in config:
         config["rope_parameters"] = {"rope_type": "default", "rope_theta": config["rope_theta"]}
     is_lm, is_tied = isinstance(model, LanguageModel), getattr(model, "output", None) is None
-    ids: Json = {"pad_token_id": 0, "bos_token_id": 3 if is_lm else 2, "eos_token_id": 3}
+    ids: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 3 if is_lm else 2, "eos_token_id": 3}
     if tokenizer.special is not None:
         first_of = [i for i in (tokenizer.bos_id, tokenizer.eos_id) if i >= 0] if is_lm else []
         ids = {"pad_token_id": tokenizer.pad_id}
@@ -509,12 +505,12 @@ def write_hf(
     yield "tokenizer_config.json", json_bytes(tokenizer_config(model, tokenizer))
 
 
-def _generation(model: Translator | LanguageModel, decode: DecodeConfig, tokenizer: Tokenizer) -> Json:
+def _generation(model: Translator | LanguageModel, decode: DecodeConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     """Return the settings of generation: those of the run, and the tokens that it never generates."""
     if isinstance(model, LanguageModel):
         sampled = decode.temperature > 0
         never = [i for i in tokenizer.without_text if i != tokenizer.eos_id]
-        settings: Json = {"do_sample": sampled, "suppress_tokens": never or None}
+        settings: dict[str, Any] = {"do_sample": sampled, "suppress_tokens": never or None}
         if sampled:
             settings |= {"temperature": decode.temperature, "top_k": decode.top_k, "top_p": decode.top_p}
         return settings | {"max_length": model.max_len}  # the prompt counted, as positions end there

@@ -139,9 +139,10 @@ COMMON = """
 = false : add_cross_attention
 = null : cross_attention_hidden_size
 = {} : pruned_heads
+= null single_label_classification multi_label_classification : problem_type
 . model_type architectures transformers_version torch_dtype dtype _name_or_path name_or_path tokenizer_class
 . vocab_size pad_token_id bos_token_id eos_token_id sep_token_id cls_token_id mask_token_id unk_token_id prefix
-. decoder_start_token_id tie_word_embeddings tie_encoder_decoder id2label label2id num_labels problem_type
+. decoder_start_token_id tie_word_embeddings tie_encoder_decoder id2label label2id num_labels
 . share_encoder_decoder_embeddings finetuning_task initializer_range init_std use_cache return_dict output_attentions
 . output_hidden_states output_past gradient_checkpointing torchscript use_bfloat16 task_specific_params n_ctx
 . tie_weights_ _attn_implementation_autoset _num_labels classifier_dropout classif_dropout qa_dropout

@@ -105,7 +105,7 @@ def read_tokenizer(folder: SourceFolder, config: Mapping[str, Any], n_ids: int) 
     prefix, suffix = _around(content, where)
     _check_agreement(content, named, roles, (*prefix, *suffix))
     special = SpecialTokens(n_ids, prefix=prefix, suffix=suffix, **roles)
-    return Tokenizer.imported(json.dumps(content), special, where)
+    return Tokenizer.imported(content, special, where)
 
 
 def _check_agreement(

@@ -58,22 +58,6 @@ class ImportedModel:
     truncate: Literal["head", "tail", "head+tail"] = "head"
     decision: Decision = field(default_factory=Decision)
 
-    def make_task(self) -> Task:
-        """Return the task of the run."""
-        text = TextConfig(
-            tokenizer="imported" if self.tokenizer.special else cast(Any, self.tokenizer.kind),
-            vocab_size=max(6, self.tokenizer.vocab_size),
-            lowercase=bool(self.tokenizer.lowercases),
-            max_len=self.max_len,
-            truncate=self.truncate,
-            ngrams=len(self.tokenizer.ngrams.ngrams) if self.tokenizer.ngrams else 0,
-            bigrams=len(self.tokenizer.bigrams),
-        )
-        config = Config(task=self.task, text=text, model=self.model, decode=self.decode)
-        task = task_class(self.task)(config, self.tokenizer, self.labels)
-        task.decision = self.decision
-        return task
-
 
 def restore_imported(imported: ImportedModel) -> tuple[Task, torch.nn.Module]:
     """Return the task and the model with the weights of an import, in evaluation mode.
@@ -84,9 +68,19 @@ def restore_imported(imported: ImportedModel) -> tuple[Task, torch.nn.Module]:
         UsageError: there is no room for a token of a text.
         CheckpointError: a weight is missing, is not one of the model's, has another shape, or is not finite.
     """
-    task, where = imported.make_task(), imported.source.name
-    if (room := imported.tokenizer.room(imported.max_len)) < 1:
-        n = len(imported.tokenizer.framed([]))
+    t, where = imported.tokenizer, imported.source.name
+    text = TextConfig(
+        tokenizer="imported" if t.special else cast(Any, t.kind),
+        vocab_size=max(6, t.vocab_size),
+        lowercase=bool(t.lowercases),
+        max_len=imported.max_len,
+        truncate=imported.truncate,
+    )
+    config = Config(task=imported.task, text=text, model=imported.model, decode=imported.decode)
+    task = task_class(imported.task)(config, t, imported.labels)
+    task.decision = imported.decision
+    if (room := t.room(imported.max_len)) < 1:
+        n = len(t.framed([]))
         message = f"max_len {imported.max_len} leaves {room} tokens for a text, which has {n} around it"
         raise UsageError(message, f"use --max-len {n + 1} or more")
     try:

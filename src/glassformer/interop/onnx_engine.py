@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import UsageError
-from glassformer.interop.engine import Engine, library, not_exported
+from glassformer.interop.engine import library, not_exported
 from glassformer.interop.export_facts import MAX_BYTES, ExportFacts
 from glassformer.interop.protobuf import fields
 from glassformer.text.ngrams import LENGTHS, MOST
@@ -104,7 +104,7 @@ def load_engine(path: Path, facts: ExportFacts, tokenizer: Tokenizer, device: st
         raise not_exported(f"onnxruntime cannot read {file}: {error}") from error
 
 
-class OnnxEngine(Engine):
+class OnnxEngine:
     """The graph of a model."""
 
     def __init__(self, graph: Any, tokenizer: Tokenizer) -> None:

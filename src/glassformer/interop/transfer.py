@@ -43,7 +43,6 @@ from glassformer.runs.model_folder import read_origin, save_model
 from glassformer.runs.records import IMPORT, Origin
 from glassformer.runs.sealed_folder import seal, write_files
 from glassformer.tasks import Task
-from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.finalize import model_metadata
 from glassformer.utils.atomic_io import remove_folder, write_folder_atomically, write_json
 
@@ -133,11 +132,7 @@ def export(
         raise UsageError(f"{target} is not written with quantization {quantization!r}", hint)
     model = _on_cpu((run.model if member is None else member_of(run.model, member)).eval())
     model = members_of(model)[0] if len(members_of(model)) == 1 else model
-    architecture, notes = choose(task.explain_as, task.config, len(members_of(model)), target)
-    if task.tokenizer.separator and target == "hf":
-        raise UsageError("hf is not written of a model that reads pairs of texts", "use --to onnx")
-    if target == "ctranslate2":
-        check_frame(task.tokenizer)
+    architecture, notes = choose(task.explain_as, task.config, len(members_of(model)), target, task.tokenizer)
     facts = _facts(run, target, architecture, notes, model, quantization)
     record = load_run_record(run.path) if RunFolder(run.path).resumable else None
     folder = RunFolder(run.path).model_folder
@@ -197,18 +192,6 @@ def _facts(
     columns = Columns.from_json(folder.read_data().columns) if folder.resumable else None
     more = {"dtype": quantization or "float32", "notes": notes, "columns": columns}
     return facts_of(run.task, target, architecture, run.path, context, **more)
-
-
-def check_frame(tokenizer: Tokenizer) -> None:
-    """Refuse what CTranslate2 cannot put around a source by itself: other tokens than the start and the end token."""
-    if (special := tokenizer.special) is None:
-        return
-    if special.prefix not in ((), (special.bos,)) or special.suffix not in ((), (special.eos,)):
-        around = ", ".join(tokenizer.tokens([*special.prefix, *special.suffix]))
-        raise UsageError(f"ctranslate2 puts no {around} around a text", "use the run itself")
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

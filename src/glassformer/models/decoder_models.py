@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_embedding, make_rotation, make_stack
-from glassformer.nn.attention import DecoderCache, Mask, positions_of
+from glassformer.nn.attention import DecoderCache, Mask, next_positions
 from glassformer.nn.ngram_embeddings import HashedNgramEmbedding
 from glassformer.nn.steps import step
 
@@ -43,9 +43,7 @@ class LanguageModel(nn.Module):
 
     def forward(self, ids: Int[Tensor, "B T"], cache: DecoderCache | None = None) -> Float[Tensor, "B T V"]:
         """Return logits (B, T, V) of the token after each of ids (B, T); with a cache, ids are the new ones."""
-        positions = positions_of(ids.shape[1], cache, ids.device)
-        n_keys = ids.shape[1] + (0 if cache is None else cache.length)
-        mask = Mask.of(causal=(ids.shape[1], n_keys), device=ids.device)
+        positions, mask = next_positions(ids, cache)
         more = []
         if self.ngrams is not None:
             seen = ids if cache is None else cache.append_ids(ids, self.ngrams.max_ngram - 1)
@@ -118,7 +116,7 @@ class Translator(nn.Module):
         self, src: Int[Tensor, "B S"], src_padding_mask: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S D"]:
         """Return the memory (B, S, D) of the source (B, S)."""
-        positions = positions_of(src.shape[1], None, src.device)
+        positions = torch.arange(src.shape[1], device=src.device)[None]
         x, mask = self.src_embedding(src, positions), Mask.of(padding_mask=src_padding_mask)
         return self.encoder(x, mask, make_rotation(self.config, positions))
 
@@ -134,13 +132,10 @@ class Translator(nn.Module):
         """Return logits after each of tgt_in (R, T): R is B, or B · beam with a sentence's rows adjacent.
 
         With a cache, tgt_in holds only the tokens since the last call, and memory is read once.
-        `positions` and `mask` of tgt_in are those of a text, read from left to right, unless they are given.
+        `positions` and `mask` of tgt_in are those of a text, read from left to right, unless they are given together.
         """
         if positions is None:
-            positions = positions_of(tgt_in.shape[1], cache, tgt_in.device)
-        if mask is None:
-            n_keys = tgt_in.shape[1] + (0 if cache is None else cache.length)
-            mask = Mask.of(causal=(tgt_in.shape[1], n_keys), device=tgt_in.device)
+            positions, mask = next_positions(tgt_in, cache)
         rotation, memory_mask = make_rotation(self.config, positions), Mask.of(padding_mask=src_padding_mask)
         x = self.tgt_embedding(tgt_in, positions)
         x = self.decoder(x, mask, rotation, cache, memory=memory, memory_mask=memory_mask)

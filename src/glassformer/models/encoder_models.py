@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from glassformer.config import ModelConfig
 from glassformer.models.build import initialise, make_embedding, make_norm, make_rotation, make_stack
 from glassformer.models.ensemble import members_of
-from glassformer.nn.attention import Mask, positions_of
+from glassformer.nn.attention import Mask
 from glassformer.nn.ngram_embeddings import BigramEmbedding, NgramBatch, NgramEmbedding, SegmentEmbedding
 from glassformer.nn.steps import step
 
@@ -63,7 +63,7 @@ class TextEncoder(nn.Module):
             padding_mask: True at real tokens; None if all are.
             ngram_batch: n-grams of the tokens; without them, words have only their own embedding.
         """
-        positions = positions_of(ids.shape[1], None, ids.device)
+        positions = torch.arange(ids.shape[1], device=ids.device)[None]
         more = [] if self.ngrams is None or ngram_batch is None else [self.ngrams(ngram_batch)]
         more += [table(ids) for table in (self.bigrams, self.segments) if table is not None]
         x = self.embedding(ids, positions, *more)

@@ -120,24 +120,17 @@ def attention(
 
 
 def fused_attention(
-    q: Float[Tensor, "B H Q E"],
-    k: Float[Tensor, "B H K E"],
-    v: Float[Tensor, "B H K Ev"],
-    mask: Mask | None = None,
-    *,
-    kernel: bool | None = None,
+    q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E"], v: Float[Tensor, "B H K Ev"], mask: Mask | None = None
 ) -> Float[Tensor, "B H Q Ev"]:
     """Return the context of `attention`, computed as fast as possible, without taps and weights.
 
-    `kernel` selects torch's fused kernel; when absent, it is used on a GPU, and where torch may use it on a CPU
-    (`flash_sdp_enabled`), but not for a single query, as in greedy decoding: it divides queries.
+    Torch's fused kernel is used on a GPU, and where torch may use it on a CPU (`flash_sdp_enabled`), but not for a
+    single query, as in greedy decoding: it divides queries.
     """
     scale = q.shape[-1] ** -0.5
-    if kernel is None:
-        # A compiled layer cannot ask torch, which uses its kernel unless that was forbidden.
-        usable = torch.compiler.is_compiling() or torch.backends.cuda.flash_sdp_enabled()
-        kernel = q.device.type != "cpu" or (q.shape[-2] > 1 and usable)
-    if kernel:
+    # A compiled layer cannot ask torch, which uses its kernel unless that was forbidden.
+    usable = torch.compiler.is_compiling() or torch.backends.cuda.flash_sdp_enabled()
+    if q.device.type != "cpu" or (q.shape[-2] > 1 and usable):
         # Torch's `is_causal` aligns the first query with the first key, ours the last with the last.
         # A branch, since a compiled layer with dynamic shapes knows the result of a comparison only in one.
         allowed, causal = None if mask is None else mask.allowed, False
@@ -294,19 +287,17 @@ class DecoderCache:
         self._recent = seen[:, max(0, seen.shape[1] - max_kept) :]
         return seen
 
-    def select(self, rows: Int[Tensor, " R"]) -> None:
-        """Keep these hypotheses, in this order."""
+    def select(self, rows: Int[Tensor, " R"], sentences: Int[Tensor, " B"] | None = None) -> None:
+        """Keep these hypotheses, and these sentences (None: all), in this order; the caller selects of `memory`."""
         self._recent = None if self._recent is None else self._recent.index_select(0, rows)
-        for of_tokens, _ in self.layers:
+        for of_tokens, of_memory in self.layers:
             of_tokens.select(rows)
-
-    def select_memory(self, sentences: Int[Tensor, " R"]) -> None:
-        """Keep the keys and values of these sentences, in this order; the caller selects the rows of `memory`."""
-        for _, of_memory in self.layers:
-            of_memory.select(sentences)
+            if sentences is not None:
+                of_memory.select(sentences)
 
 
-def positions_of(n_new: int, cache: DecoderCache | None, device: torch.device) -> Int[Tensor, "1 L"]:
-    """Return the positions of n_new tokens after those in the cache, equal in every row."""
-    start = 0 if cache is None else cache.length
-    return torch.arange(start, start + n_new, device=device)[None]
+def next_positions(ids: Int[Tensor, "R T"], cache: DecoderCache | None) -> tuple[Int[Tensor, "1 T"], Mask | None]:
+    """Return the positions of new tokens after those in the cache, equal in every row, and the mask of earlier ones."""
+    n, start = ids.shape[1], 0 if cache is None else cache.length
+    positions = torch.arange(start, start + n, device=ids.device)[None]
+    return positions, Mask.of(causal=(n, start + n), device=ids.device)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from glassformer.data.check import FEW
-from glassformer.data.diagnostics import Finding
+from glassformer.data.diagnostics import Finding, NotMade
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import RunFolder
 from glassformer.utils.formatting import counted
@@ -37,10 +37,6 @@ EXAMINED = ("first-loss", "answer-visible", "frozen", "scores", "heads", "dead-u
 GRADES = ("stop", "look", "know")
 ORDER = ("divergence", "answer-visible", "first-loss", "frozen", "scores", "update-ratio", "", "heads", "dead-units")
 """Of the same grade causes come first and symptoms last; "" stands for all else."""
-
-
-class NotMade(Exception):
-    """A check could not be made; the message is the reason."""
 
 
 def needs(is_there: object, otherwise: str) -> None:

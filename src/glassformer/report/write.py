@@ -42,7 +42,7 @@ CAPTIONS = {
 def dataset(facts: RunRecord) -> str:
     """Return what it was trained on and how long that took, for a sentence."""
     data, took = facts.config.data, f" in {duration(facts.seconds)}" if facts.seconds else ""
-    file = data.files.train_file or data.files.src_file or facts.data.source
+    file = data.train_file or data.src_file or facts.data.source
     return (f"own data ({code(file)})" if data.dataset == "files" else data.dataset) + took
 
 
@@ -213,7 +213,7 @@ def curve(facts: RunRecord, name: str, title: str, subtitle: str) -> bytes:
 
     Of the loss also that of each step, and its mean over 1/25 of the run.
     """
-    figure, (axes,) = ps.new_figure(3.7, title, subtitle, right=1.45)
+    figure, axes = ps.new_figure(3.7, title, subtitle, right=1.45)
     write, labels = facts.task_report.metric(name).write, list[Any]()
     axes.yaxis.set_major_formatter(lambda value, _: write(value))
     steps, losses = _series(facts.training, lambda row: row.loss)

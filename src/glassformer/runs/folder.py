@@ -167,7 +167,7 @@ class RunFolder:
         if (folder := self.model_folder) is None:
             resumed = f"resume with: {self.resume_command}; add --finish to use what is trained so far"
             hint = resumed if self.resumable else "give the folder that --out named"
-            raise CheckpointError(f"{self.path} holds no trained model", hint)
+            raise CheckpointError(f"one run folder is expected, and {self.path} holds no trained model", hint)
         if not (folder / MANIFEST).is_file():
             message = f"{folder} is a model of another library, or lacks its {MANIFEST}"
             raise CheckpointError(message, f"import it: {glassformer_command('import', folder, '--out', 'RUN')}")
@@ -185,19 +185,15 @@ class RunFolder:
         atomic_io.atomic_write_text(self.config, dump_config(config))
         return begun_with
 
-    def check_unchanged(self) -> str:
-        """Return the sum of what the run was begun with, after comparing it with that of the files now.
+    def check_unchanged(self, where: Path | None = None) -> str:
+        """Return the sum of what the run was begun with, after comparing it with what `env.json`, or `where`, records.
 
         Raises:
             CheckpointError: settings, `data.json` or tokenizer are others, missing, or were never recorded.
         """
-        return self.check_begun(safe_read.read_json_object(self.env).get(BEGUN), self.env)
-
-    def check_begun(self, recorded: object, where: Path) -> str:
-        """Return the sum of what the run was begun with; raise a CheckpointError if another is recorded in `where`."""
-        data = safe_read.read_json_object(self.data)
+        recorded, data = safe_read.read_json_object(where := where or self.env), safe_read.read_json_object(self.data)
         now = records.start_sum(self.read_config(), data, self.read_tokenizer().sha256)
-        if recorded != now:
+        if recorded.get(BEGUN) != now:
             files = f"{self.config}, {self.data.name} or {self.tokenizer.name}"
             message = f"{files} is not what the run was begun with, as {where} has it"
             raise CheckpointError(message, "restore it, or start a new run")

@@ -52,13 +52,13 @@ def tensor_chunks(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None
     return [safetensors.torch.save(copies, metadata)]
 
 
-def read_shapes(path: Path, max_bytes: int = LIMITS["weights"]) -> dict[str, tuple[int, ...]]:
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Read the header of a safetensors file alone: the shape of each tensor.
 
     Raises:
         CheckpointError: it is no header, or describes other than the bytes that follow it.
     """
-    with safe_read.open_regular(path, max_bytes), _sound(path), safetensors.safe_open(path, "pt") as opened:
+    with safe_read.open_regular(path, LIMITS["weights"]), _sound(path), safetensors.safe_open(path, "pt") as opened:
         return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
 
 

@@ -123,7 +123,7 @@ def logs_updates(step: int) -> bool:
     return step == 1 or step % UPDATES_EVERY == 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class StepMetrics:
     """Metrics of an optimizer step and of the validation after it, if any; its line in `metrics.jsonl`.
 

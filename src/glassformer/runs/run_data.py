@@ -35,7 +35,7 @@ def load_run_data(path: Path, schema: DataSchema, data: DataConfig, *, allow_cha
         DataError, UsageError: the data is not there, or is damaged.
     """
     own = data.dataset == "files"
-    named = [str(file) for name, file in vars(data.files).items() if own and name.endswith("_file") and file]
+    named = [str(file) for name, file in vars(data).items() if own and name.endswith("_file") and file]
     if own and not named:  # an import, a model folder alone, or what learned after an import
         raise DataError(f"{path} holds a model that has no data of its own", "name test files, as with --test-file")
     try:

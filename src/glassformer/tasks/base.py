@@ -33,13 +33,13 @@ from glassformer.utils.process_settings import turns
 
 EVALUATION_TOKENS = 8192
 """Tokens per batch when no gradient is needed."""
-PARALLEL_FILES = frozenset(f"data.files.{f.name}" for f in fields(FilesConfig) if "src" in f.name or "tgt" in f.name)
+PARALLEL_FILES = frozenset(f"data.{f.name}" for f in fields(FilesConfig) if "src" in f.name or "tgt" in f.name)
 """Settings of sentence pairs, for the `ignores` of tasks without them."""
 HASHED_NGRAMS = frozenset({"model.max_ngram", "model.ngram_dropout"})
 """Settings of the n-gram embeddings of running text, for the `ignores` of tasks that read examples."""
-SEVERAL_LABELS = frozenset({"data.files.label_separator"})
+SEVERAL_LABELS = frozenset({"data.label_separator"})
 """Settings of texts that may have several labels, for the `ignores` of the other tasks."""
-OF_LABELS = SEVERAL_LABELS | {"data.files.pair_column"}
+OF_LABELS = SEVERAL_LABELS | {"data.pair_column"}
 """Settings of texts with labels, for the `ignores` of tasks without them."""
 WORD_VOCAB_SIZE = 20_000
 """Automatic vocabulary size of word tokenizers."""

@@ -67,7 +67,7 @@ class EncoderTask(Task):
 
     @classmethod
     def from_data(cls, config: Config, data: TextData, tokenizer: Tokenizer | None = None) -> EncoderTask:
-        if config.data.files.pair_column is not None:
+        if config.data.pair_column is not None:
             trained = tokenizer or Tokenizer.train(split_pairs(data.train.text), config.text, data.extra_tokens)
             tokenizer = PairTokenizer.of(trained)
         task = cast(EncoderTask, super().from_data(config, data, tokenizer))

@@ -188,7 +188,7 @@ def confusion_matrix(evaluation: Evaluation) -> bytes | None:
     n = len(counts)
     if not names or not 2 <= n <= MOST_ROWS:
         return None
-    figure, (axes,) = ps.new_figure(6.0, "Confusion", "Rows: true class; columns: predicted", width=5.5)
+    figure, axes = ps.new_figure(6.0, "Confusion", "Rows: true class; columns: predicted", width=5.5)
     figure.set_layout_engine("constrained", rect=(0, 0, 1, 0.86))  # below the title
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Reds", vmin=0, vmax=1, aspect="auto")

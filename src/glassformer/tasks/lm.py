@@ -111,7 +111,7 @@ class LanguageModelling(Task):
     ignores = (
         PARALLEL_FILES
         | OF_LABELS
-        | {"data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
+        | {"data.text_column", "data.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
         | {"model.pooling", "model.pooler", "model.n_segments", "model.output_bias"}
         | {f"decode.{name}" for name in ("beam_size", "length_penalty", "n_best", "sample", "bleu_tokenize")}
     )

@@ -116,7 +116,7 @@ class Pretrain(Task):
         PARALLEL_FILES
         | OF_LABELS
         | HASHED_NGRAMS
-        | {"data.files.label_column", "data.use_test_as_validation", "text.truncate"}
+        | {"data.label_column", "data.use_test_as_validation", "text.truncate"}
         | {"model.pooling", "model.pooler", "model.output_bias", "model.ensemble_size"}
         | {"train.word_mask_prob", "train.word_unknown_prob"}
         | {f"decode.{f.name}" for f in fields(DecodeConfig) if f.name != "top_k"}

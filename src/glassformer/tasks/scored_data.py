@@ -37,7 +37,7 @@ def scored_data(
     """
     own = task.config.data
     data = own if data is None else override(Config(data=data), {}, "configuration").data
-    if data != own and data.dataset == "files" and (data.files.test_file or data.files.test_src_file):
+    if data != own and data.dataset == "files" and (data.test_file or data.test_src_file):
         split, notes = _test_files(path, task, name, data)
         train, changed, name = None, list[str](), "file"
         try:
@@ -63,7 +63,7 @@ def _test_files(path: Path, task: Task, name: str, data: DataConfig) -> tuple[Sp
     """Return named test files, read by the columns of training, and notes of how they were read."""
     if name != "test":
         raise UsageError(f"{name!r} is a split of the run's own data, and test files are named", "give one of them")
-    if data.files.pair_column is not None and not task.tokenizer.separator:
+    if data.pair_column is not None and not task.tokenizer.separator:
         raise UsageError(f"{path} reads one text, and a column of second texts was named", "leave it out")
     diagnostics = Diagnostics()
     known = Columns.from_json(RunFolder(path).read_data().columns)

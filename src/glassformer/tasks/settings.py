@@ -85,7 +85,7 @@ def suggest_for_texts(train: Split, config: Config, names: Sequence[str], severa
     """Return the settings of a head that answers once a text, and what was counted."""
     n, n_words = len(train), mean_words(train.text)
     n_classes = max(len(names), CLASSES_ALIKE if several or not names else 0)
-    suggested = suggest(n, n_classes, n_words, several or config.data.files.pair_column is not None)
+    suggested = suggest(n, n_classes, n_words, several or config.data.pair_column is not None)
     if several:
         suggested["batch_size"] = min(32, suggested["batch_size"])
     if config.text.tokenizer != "word":

@@ -84,7 +84,7 @@ class Translate(Task):
     ignores = (
         HASHED_NGRAMS
         | OF_LABELS
-        | {"data.files.text_column", "data.files.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
+        | {"data.text_column", "data.label_column", "text.truncate", "text.ngrams", "text.bigrams"}
         | {"model.pooling", "model.pooler", "model.n_segments"}
     )
 

@@ -83,10 +83,6 @@ class Decision:
         """Return which of several labels are answered, by their probabilities."""
         return probabilities >= np.array(THRESHOLD if self.thresholds is None else self.thresholds)
 
-    def calibrated(self, probabilities: Float[np.ndarray, "... C"]) -> Float[np.ndarray, "... C"]:
-        """Return probabilities of classes at the temperature."""
-        return probabilities if self.temperature is None else at_temperature(probabilities, self.temperature)
-
 
 def at_temperature(probabilities: Float[np.ndarray, "... C"], temperature: float) -> Float[np.ndarray, "... C"]:
     """Return the softmax of the logarithms of probabilities divided by a temperature.
@@ -141,8 +137,8 @@ class AnswerRule:
 
     def _applied(self, answer: dict[str, Any]) -> dict[str, Any]:
         shares, least = answer["probabilities"], self.min_probability or 0.0
-        if self.calibrated:
-            found = self.decision.calibrated(np.array([*shares.values()]))
+        if self.calibrated and (temperature := self.decision.temperature):
+            found = at_temperature(np.array([*shares.values()]), temperature)
             shares = dict(zip(shares, found.tolist(), strict=True))
         if (label := answer.get("label")) is None:
             kept = [label for label in answer["labels"] if shares[label] >= least]

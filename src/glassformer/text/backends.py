@@ -23,7 +23,7 @@ from glassformer.config import TextConfig
 from glassformer.errors import DataError, UsageError
 from glassformer.text.ngrams import UNSPACED
 
-_LINE_BEGINS = re.compile(r"(?<=\S\n)(?=\S)|(?<=\S\r\n)(?=\S)")
+_LINE_BEGINS = re.compile(r"(?<=\S\n)(?=\S)")
 _WORD_ENDS = re.compile(r"(?<=\w)(?= \w)")  # the space goes with the word behind it
 
 

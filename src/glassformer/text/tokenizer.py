@@ -128,14 +128,13 @@ def readable(where: object) -> Iterator[None]:
         raise CheckpointError(message, "restore it from a copy, or train or import again") from error
 
 
-def read_backend(content: Any, where: object) -> tokenizers.Tokenizer:
+def read_backend(content: dict[str, Any], where: object) -> tokenizers.Tokenizer:
     """Return the library's tokenizer of the JSON data of a file, without what it does around a text.
 
     Raises:
         CheckpointError: it is not readable.
     """
-    model = content.get("model") if isinstance(content, dict) else None
-    if not isinstance(model, dict):
+    if not isinstance(model := content.get("model"), dict):
         raise CheckpointError(f"{where}: this is not a readable tokenizer (no model)")
     if model.get("dropout"):
         raise CheckpointError(f"{where}: its model drops merges at random (dropout), which no answer may depend on")
@@ -221,13 +220,13 @@ class Tokenizer:
         self.bigrams: list[tuple[int, int]] = self._spelling.bigrams
 
     @staticmethod
-    def imported(text: str, special: SpecialTokens, where: object = "the tokenizer") -> Tokenizer:
-        """Return the tokenizer of a pretrained model from the content of its `tokenizer.json`.
+    def imported(content: dict[str, Any], special: SpecialTokens, where: object = "the tokenizer") -> Tokenizer:
+        """Return the tokenizer of a pretrained model from the JSON data of its `tokenizer.json`.
 
         Raises:
             CheckpointError: a part is none that is known, or an id has no row in the embedding.
         """
-        backend = read_backend(safe_read.from_json(dict[str, Any], text.encode(), str(where)), where)
+        backend = read_backend(content, where)
         check_ids(backend, special.n_ids, special.ids, where)
         return Tokenizer(backend, special)
 
@@ -268,7 +267,8 @@ class Tokenizer:
                 raise UsageError(message, f"use --text.tokenizer word, or --text.{name} 0")
         spelling = Spelling()
         if config.ngrams:
-            words = (word for _, some in trained.encode_with_surfaces(texts) for word in some)
+            trained.ngrams = NgramVocabulary([])
+            words = (word for _, some in trained.read(texts) for word in some)
             spelling.ngrams.extend(NgramVocabulary.train(words, config.ngrams).ngrams)
         if config.bigrams:
             chunks = (texts[start : start + 1024] for start in range(0, len(texts), 1024))
@@ -325,18 +325,13 @@ class Tokenizer:
         unknown: dict[str, bool | int] = {"unknown": n} if n and not (self.ngrams and n < len(ids)) else {}
         return {"truncated": True} | unknown if was_cut else unknown
 
-    def read(self, texts: Sequence[str]) -> Iterable[tuple[list[int], list[str]]]:
+    def read(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
         """Yield the ids of each text, and the surface form of each token; "" if the tokenizer has no n-grams."""
-        if self.ngrams:
-            return self.encode_with_surfaces(texts)
-        return ((ids, [""] * len(ids)) for ids in self.encode_batch(texts))
-
-    def encode_with_surfaces(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[str]]]:
-        """Yield the ids of each text, and the surface form of each token (`surfaces`)."""
+        spelled = self.ngrams is not None
         for start in range(0, len(texts), 1024):  # offsets take far more memory than ids
             some = texts[start : start + 1024]
-            for text, (ids, offsets) in zip(some, self.encode_with_offsets(some), strict=True):
-                yield ids, self.surfaces(text, ids, offsets)
+            for text, (ids, offsets) in zip(some, self.encode_with_offsets(some, spelled), strict=True):
+                yield ids, self.surfaces(text, ids, offsets) if spelled else [""] * len(ids)
 
     def surfaces(self, text: str, ids: Sequence[int], offsets: Sequence[Span]) -> list[str]:
         """Return the surface form of each token (`surface_forms`); "" of what divides the two texts of a pair."""
@@ -418,24 +413,21 @@ class Tokenizer:
         path = Path(path)
         if not path.exists():
             raise CheckpointError(f"{path}: there is no tokenizer here", "check that this is a run folder")
-        content = safe_read.read_json(path, LIMITS["tokenizer"])
-        pairs = isinstance(content, dict) and content.pop(PAIRS, False) is True
-        tokenizer = Tokenizer._of_content(content, path)
+        content = safe_read.read_json(path, LIMITS["tokenizer"], dict[str, Any])
+        pairs = content.pop(PAIRS, False) is True
+        if KEY in content:
+            special = SpecialTokens.from_json(content[KEY], path)
+            imported = PairedTokenizer if SIDES in content else Tokenizer.imported
+            tokenizer = imported(content, special, path)
+        else:
+            backend = read_backend(content, path)
+            check_ids(backend, None, (), path)
+            if (tokens := [*map(backend.id_to_token, range(len(SPECIAL_TOKENS)))]) != list(SPECIAL_TOKENS):
+                expected = ", ".join(SPECIAL_TOKENS)
+                raise CheckpointError(f"{path}: the first tokens should be {expected}, but are {tokens}")
+            spelling = Spelling.from_json(content["model"].get(SPELLING, {}), backend.get_vocab_size(), path)
+            tokenizer = Tokenizer(backend, None, spelling)
         return import_module("glassformer.text.pairs").PairTokenizer.of(tokenizer) if pairs else tokenizer
-
-    @staticmethod
-    def _of_content(content: Any, where: object) -> Tokenizer:
-        if isinstance(content, dict) and KEY in content:
-            special = SpecialTokens.from_json(content[KEY], where)
-            if SIDES in content:
-                return PairedTokenizer(content, special, where)
-            return Tokenizer.imported(json.dumps(content), special, where)
-        backend = read_backend(content, where)
-        check_ids(backend, None, (), where)
-        if (tokens := [backend.id_to_token(i) for i in range(len(SPECIAL_TOKENS))]) != list(SPECIAL_TOKENS):
-            raise CheckpointError(f"{where}: the first tokens should be {', '.join(SPECIAL_TOKENS)}, but are {tokens}")
-        spelling = Spelling.from_json(content["model"].get(SPELLING, {}), backend.get_vocab_size(), where)
-        return Tokenizer(backend, None, spelling)
 
     @cached_property
     def sha256(self) -> str:

@@ -18,7 +18,7 @@ from glassformer.data.corpus import EncodedCorpus
 from glassformer.errors import GlassformerError
 from glassformer.models.ensemble import members_of
 from glassformer.nn.steps import Input, id_of_path, report_to
-from glassformer.report.findings import EXAMINED, Checkup, Finding, NotMade, first_loss_and_chance, run_checks
+from glassformer.report.findings import EXAMINED, Checkup, first_loss_and_chance, needs, run_checks
 from glassformer.report.run_record import RunRecord
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import Weights, latest_checkpoint, load_checkpoint, load_weights
@@ -123,19 +123,15 @@ def _steps(model: nn.Module, task: Task, batch: Batch) -> dict[str, dict[str, Te
 
 def scores(activity: Activity) -> Iterator[Finding]:
     """Yield a finding if attention scores are so large that the softmax is one-hot (arXiv:2309.14322)."""
-    if not activity.scores:
-        raise NotMade("the model has no attention of glassformer.nn")
+    needs(activity.scores, "the model has no attention of glassformer.nn")
     largest, name = max((each.max().item(), name) for name, each in activity.scores.items())
-    head = int(activity.scores[name].argmax())
+    head, grade = int(activity.scores[name].argmax()), "look" if largest <= HUGE_SCORE else "stop"
     if not largest <= LARGE_SCORE:
-        yield Finding(
-            f"attention scores reach {largest:,.0f} ({name}.head{head}); in sound runs they stay below {LARGE_SCORE:g}",
-            "this usually means that the learning rate was too large: a third of --lr, or more --warmup",
-            "scores",
-            {"largest": largest, "limit": LARGE_SCORE, "head": head},
-            grade="look" if largest <= HUGE_SCORE else "stop",
-            at=name,
-        )
+        place = f"{name}.head{head}"
+        matter = f"attention scores reach {largest:,.0f} ({place}); in sound runs they stay below {LARGE_SCORE:g}"
+        remedy = "this usually means that the learning rate was too large: a third of --lr, or more --warmup"
+        numbers = {"largest": largest, "limit": LARGE_SCORE, "head": head}
+        yield Finding(matter, remedy, "scores", numbers, grade, name)
 
 
 def heads(activity: Activity) -> Iterator[Finding]:
@@ -143,8 +139,7 @@ def heads(activity: Activity) -> Iterator[Finding]:
 
     A sharp head can be right, so it counts only where scores are large too; a uniform one where all scores are small.
     """
-    if not activity.entropy:
-        raise NotMade(f"no query sees {FEWEST_KEYS} keys")
+    needs(activity.entropy, f"no query sees {FEWEST_KEYS} keys")
     shares = torch.cat(list(activity.entropy.values()))
     largest = torch.cat([activity.scores[name] for name in activity.entropy])
     sharp = (shares < SHARP).double().mean().item()
@@ -152,9 +147,8 @@ def heads(activity: Activity) -> Iterator[Finding]:
     numbers = {"sharp": sharp, "uniform": uniform, "heads": float(len(shares))}
     if sharp > MOST_SHARP and largest.max().item() > LARGE_SCORE:
         matter = f"{sharp:.0%} of the {len(shares)} heads look at one token only"
-        yield Finding(
-            matter, "this usually follows a learning rate that was too large: a third of --lr", "heads", numbers
-        )
+        remedy = "this usually follows a learning rate that was too large: a third of --lr"
+        yield Finding(matter, remedy, "heads", numbers)
     elif uniform > MOST_UNIFORM:
         matter = f"{uniform:.0%} of the {len(shares)} heads look at all tokens alike"
         remedy = "they have learned nothing yet, or no longer do: check --lr"
@@ -163,18 +157,13 @@ def heads(activity: Activity) -> Iterator[Finding]:
 
 def dead_units(activity: Activity) -> Iterator[Finding]:
     """Yield a finding if many ReLU units of a block were silent on all tokens."""
-    if not activity.dead:
-        raise NotMade("there is no feed-forward block with ReLU")
+    needs(activity.dead, "there is no feed-forward block with ReLU")
     share, name = max((share, name) for name, share in activity.dead.items())
     if share > DEAD:
-        yield Finding(
-            f"{share:.0%} of the units of {name} are silent on all {activity.n_tokens:,} tokens looked at",
-            "a dead ReLU unit no longer learns: lower --lr, raise --warmup, or take --model.activation gelu",
-            "dead-units",
-            {"share": share, "limit": DEAD, "tokens": activity.n_tokens},
-            grade="look" if share <= MOST_DEAD else "stop",
-            at=name,
-        )
+        matter = f"{share:.0%} of the units of {name} are silent on all {activity.n_tokens:,} tokens looked at"
+        remedy = "a dead ReLU unit no longer learns: lower --lr, raise --warmup, or take --model.activation gelu"
+        numbers = {"share": share, "limit": DEAD, "tokens": activity.n_tokens}
+        yield Finding(matter, remedy, "dead-units", numbers, "look" if share <= MOST_DEAD else "stop", name)
 
 
 def fresh_losses(context: RunContext) -> list[float]:
@@ -197,13 +186,10 @@ def fresh_loss(record: RunRecord, context: RunContext) -> Iterator[Finding]:
     fresh = fresh_losses(context)
     mean, limit = statistics.mean(fresh), max(FIRST_LOSS, DEVIATIONS * statistics.stdev(fresh))
     if not abs(loss - mean) <= limit:
-        yield Finding(
-            f"the first loss is {loss:.3g}; {FRESH_SEEDS} untrained models have {mean:.3g} ± {limit:.2g} on its batch",
-            "look at how the weights are drawn, and at what the batch holds: glassformer data show RECIPE",
-            "first-loss",
-            {"loss": loss, "fresh": mean, "limit": limit},
-            grade="stop",
-        )
+        usual = f"{FRESH_SEEDS} untrained models have {mean:.3g} ± {limit:.2g} on its batch"
+        remedy = "look at how the weights are drawn, and at what the batch holds: glassformer data show RECIPE"
+        numbers = {"loss": loss, "fresh": mean, "limit": limit}
+        yield Finding(f"the first loss is {loss:.3g}; {usual}", remedy, "first-loss", numbers, "stop")
 
 
 def answer_visible(model: nn.Module, context: RunContext) -> Iterator[Finding]:
@@ -211,20 +197,19 @@ def answer_visible(model: nn.Module, context: RunContext) -> Iterator[Finding]:
     rows = context.task.epoch_batches(context.train, 0)[0][:FEW_ROWS]
     batch = context.task.make_batch(context.train, rows).to(context.device)
     given = batch.ids if batch.tgt_in is None else batch.tgt_in
-    if batch.labels.shape != given.shape:
-        raise NotMade(f"the task {context.task.name} has one answer a text")
+    needs(batch.labels.shape == given.shape, f"the task {context.task.name} has one answer a text")
     scored = batch.labels >= 0
     shown = (batch.labels == given)[scored].double().mean().item()
     repeated = (given[:, 1:] == given[:, :-1])[scored[:, 1:]].double().mean().item()
     remedy = "shift the labels by one in make_batch, and keep the causal mask: see the chapter on masks"
     if shown > SHOWN and not repeated > REPEATED:
         matter = f"{shown:.0%} of the labels are the token that is read at their own position"
-        yield Finding(matter, remedy, "answer-visible", {"shown": shown, "limit": SHOWN}, grade="stop")
+        yield Finding(matter, remedy, "answer-visible", {"shown": shown, "limit": SHOWN}, "stop")
         return
     is_causal = context.task.explain_as in ("language_model", "translator")
     if is_causal and (moved := _moved_by_later(model, context, batch)):
         matter = f"what is predicted changes by up to {moved:.2g} logits with tokens that come later"
-        yield Finding(matter, remedy, "answer-visible", {"moved": moved, "limit": ROUNDING}, grade="stop")
+        yield Finding(matter, remedy, "answer-visible", {"moved": moved, "limit": ROUNDING}, "stop")
 
 
 def _moved_by_later(model: nn.Module, context: RunContext, batch: Batch) -> float:
@@ -237,9 +222,8 @@ def _moved_by_later(model: nn.Module, context: RunContext, batch: Batch) -> floa
     model.eval()
     later[:, half:] = given[:, half:].flip(1).roll(1, 0)
     with torch.no_grad(), torch.autocast(given.device.type, enabled=False):
-        before, after = (
-            context.task.logits(model, replace(batch, **{name: ids}))[:, :half].float() for ids in (given, later)
-        )
+        both = (context.task.logits(model, replace(batch, **{name: ids})) for ids in (given, later))
+        before, after = (logits[:, :half].float() for logits in both)
     moved = (before - after).abs().max().item()
     return moved if moved > ROUNDING * max(1.0, before.abs().max().item()) else 0.0
 
@@ -247,15 +231,14 @@ def _moved_by_later(model: nn.Module, context: RunContext, batch: Batch) -> floa
 def frozen(record: RunRecord, model: nn.Module) -> Iterator[Finding]:
     """Yield a finding if the log has no updates of a matrix that the settings do not freeze."""
     logged = {name for row in record.training for name in row.update_ratios or ()}
-    if not logged:
-        raise NotMade("the log has no update ratios")
+    needs(logged, "the log has no update ratios")
     model.requires_grad_(True)
     freeze(model, record.config.train.frozen_layers)
     missing = [name for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1 and name not in logged]
     if missing:
         matter = f"{len(missing)} of {len(missing) + len(logged)} matrices were not trained, such as {missing[0]}"
         remedy = "look for requires_grad_(False); --frozen-layers freezes on purpose"
-        yield Finding(matter, remedy, "frozen", {"n": len(missing)}, grade="stop", at=missing[0])
+        yield Finding(matter, remedy, "frozen", {"n": len(missing)}, "stop", missing[0])
 
 
 def trained_weights(folder: RunFolder) -> Weights:
@@ -275,7 +258,7 @@ def examine(record: RunRecord) -> Checkup:
     """Load a run's data and weights, and make the checks of `EXAMINED`; on the device of its settings."""
     folder = RunFolder(record.path)
     try:
-        context = prepare(record.config, folder.read_tokenizer(), record.path)
+        context = prepare(record.config, folder)
         with tuned(context.device, deterministic=record.config.train.deterministic):
             model = context.task.build_model().to(context.device)
             load_weights(model, trained_weights(folder))
@@ -286,15 +269,7 @@ def examine(record: RunRecord) -> Checkup:
 
 def examine_model(record: RunRecord, context: RunContext, model: nn.Module) -> Checkup:
     """Make the checks of `EXAMINED`; the model is in evaluation mode afterwards, and trains what is not frozen."""
-    first = {
-        "first-loss": lambda: fresh_loss(record, context),
-        "answer-visible": lambda: answer_visible(model, context),
-        "frozen": lambda: frozen(record, model),
-    }
     activity = activity_of(model, context.task, context.valid)
-    of_activity = {
-        "scores": lambda: scores(activity),
-        "heads": lambda: heads(activity),
-        "dead-units": lambda: dead_units(activity),
-    }
-    return run_checks(first | of_activity)
+    made = fresh_loss(record, context), answer_visible(model, context), frozen(record, model)
+    made += scores(activity), heads(activity), dead_units(activity)
+    return run_checks({name: found.__iter__ for name, found in zip(EXAMINED, made, strict=True)})

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from glassformer.runs.model_folder import WEIGHTS, Weights
 from glassformer.tasks import Task, task_class
 from glassformer.tasks.restoring import load_model_folder
 from glassformer.text.answers import Decision
-from glassformer.text.tokenizer import Tokenizer
 from glassformer.utils.safe_read import sha256_regular
 
 logger = logging.getLogger(__name__)
@@ -55,17 +54,14 @@ class PretrainedModel:
     """A trained model to initialise from; `sha256` is that of its weights file."""
 
     path: str
-    config: Config
-    tokenizer: Tokenizer
+    task: Task
     weights: Weights
     sha256: str
-    labels: list[str] | None = None
-    decision: Decision = field(default_factory=Decision)
 
     @property
     def imported(self) -> bool:
         """Return whether the weights, or those they were fine-tuned from, are of another library."""
-        return self.tokenizer.special is not None
+        return self.task.tokenizer.special is not None
 
     def for_task(self, task: Task) -> PretrainedModel:
         """Return the model as a task begins from it: a classifier's head fits its own classes and its own pooling.
@@ -74,16 +70,17 @@ class PretrainedModel:
         trained, where the classes or the pooling are others. That of a regressor is brought to the scale of the new
         numbers, and left out where one task has classes and the other numbers.
         """
-        ours, theirs = task.label_names, self.labels
-        of_numbers = [one.decision.sd is not None for one in (task, self)]
+        ours, theirs = task.label_names, self.task.label_names
+        of_numbers = [one.decision.sd is not None for one in (task, self.task)]
         if (ours is None or theirs is None) and not any(of_numbers):
             return self
-        taken = all(getattr(task.config.model, name) == getattr(self.config.model, name) for name in POOLINGS)
-        same = taken and task.name == self.config.task
+        models = task.config.model, self.task.config.model
+        taken = all(getattr(models[0], name) == getattr(models[1], name) for name in POOLINGS)
+        same = taken and task.name == self.task.name
         if not same or {*(ours or ())} != {*(theirs or ())}:
             return replace(self, weights={name: w for name, w in self.weights.items() if not _HEAD.match(name)})
         if ours is None or theirs is None:
-            return replace(self, weights=in_scale(self.weights, self.decision, task.decision))
+            return replace(self, weights=in_scale(self.weights, self.task.decision, task.decision))
         order, weights = [theirs.index(name) for name in ours], dict(self.weights)
         for name in filter(_HEAD.match, self.weights):
             rows = weights[name]
@@ -111,12 +108,11 @@ def load_pretrained(path: str, expected: str | None = None) -> PretrainedModel:
     """
     folder = pretrained_folder(path)
     task, weights = load_model_folder(RunFolder(folder))
-    config = Config(task=task.name, text=task.config.text, model=task.config.model)
     sha256 = sha256_regular(folder / WEIGHTS)
     if expected not in (None, sha256):
         message = f"the weights in {path}, which this run was initialised from, have changed since"
         raise CheckpointError(message, "restore them, or start a new run")
-    return PretrainedModel(path, config, task.tokenizer, weights, sha256, task.label_names, task.decision)
+    return PretrainedModel(path, task, weights, sha256)
 
 
 def pretrained_folder(path: str) -> Path:
@@ -133,15 +129,15 @@ def with_pretrained_settings(config: Config, path: str) -> Config:
     """
     changes: dict[str, dict[str, Any]] = {"model": {}, "text": {}, "train": {}}
     pretrained = load_pretrained(path)
-    for section, name, _, pretrained_value in _differences(config, pretrained.config):
+    for section, name, _, pretrained_value in _differences(config, pretrained):
         changes[section][name] = pretrained_value
     task_type = task_class(config.task)
-    if task_type.pools and task_class(pretrained.config.task).pools:
-        theirs = {name: getattr(pretrained.config.model, name) for name in POOLINGS}
+    if task_type.pools and pretrained.task.pools:
+        theirs = {name: getattr(pretrained.task.config.model, name) for name in POOLINGS}
         changes["model"] |= {name: value for name, value in theirs.items() if value != getattr(config.model, name)}
     if pretrained.imported:
         changes["train"] = dict(task_type.imported_start)
-        lacking = (setting for setting, role in TOKENS.items() if pretrained.tokenizer.id_of(role) < 0)
+        lacking = (setting for setting, role in TOKENS.items() if pretrained.task.tokenizer.id_of(role) < 0)
         changes["train"] |= {setting.partition(".")[2]: 0.0 for setting in lacking if setting not in task_type.ignores}
     changed = [f"{section}.{name} {_format(v)}" for section, values in changes.items() for name, v in values.items()]
     if changed:
@@ -160,11 +156,11 @@ def check_compatible(config: Config, pretrained: PretrainedModel) -> None:
     Raises:
         UsageError: a size or a text setting differs; it is named. Or its tokenizer lacks a token that is needed.
     """
-    for section, name, value, expected in _differences(config, pretrained.config):
+    for section, name, value, expected in _differences(config, pretrained):
         message = f"{section}.{name} must be {_format(expected)}, as in {pretrained.path}; got {_format(value)}"
         raise UsageError(message, "remove the setting: it is taken from the pretrained run")
-    task_type, tokenizer = task_class(config.task), pretrained.tokenizer
-    if tokenizer.separator and config.data.files.pair_column is None:
+    task_type, tokenizer = task_class(config.task), pretrained.task.tokenizer
+    if tokenizer.separator and config.data.pair_column is None:
         hint = "name the column of the second text: --pair-column"
         raise UsageError(f"{pretrained.path} reads pairs of texts, and here each text stands alone", hint)
     lacks = f"the tokenizer of {pretrained.path} has no"
@@ -193,8 +189,8 @@ def copy_pretrained_weights(model: nn.Module, pretrained: PretrainedModel) -> li
         else:
             new.append(name)
     if len(new) == len(params):
-        message = f"{pretrained.path}, a run of the task {pretrained.config.task}, shares no weights with this model"
-        if (n := pretrained.config.model.ensemble_size) > 1:
+        message = f"{pretrained.path}, a run of the task {pretrained.task.name}, shares no weights with this model"
+        if (n := pretrained.task.config.model.ensemble_size) > 1:
             raise UsageError(f"{message}: it is an ensemble of {n}", f"use --model.ensemble-size {n}")
         raise UsageError(message, "initialise from a run of the same task, or a classifier from a run of pretrain")
     return new
@@ -212,11 +208,9 @@ def log_start(model: nn.Module, pretrained: PretrainedModel, new: list[str]) -> 
     copied = f"{len(params) - len(new)} of {len(params)} tensors, {n:,} weights"
     logger.info(f"initialised from {pretrained.path}: {copied}{rest}")
     if drawn := [name for name in new if is_below_head(name)]:
-        kind = task_class(pretrained.config.task).report.model_name
         what = f"{len(drawn)} tensors below the head begin at random, such as {drawn[0]}"
-        logger.warning(
-            f"{what}: {pretrained.path}, a {kind}, has none like them, and what it knows may be of little use"
-        )
+        source = f"{pretrained.path}, a {pretrained.task.report.model_name}, has none like them"
+        logger.warning(f"{what}: {source}, and what it knows may be of little use")
 
 
 def is_below_head(name: str) -> bool:
@@ -241,14 +235,14 @@ def freeze(model: nn.Module, n_layers: int) -> None:
     logger.info(f"frozen      embeddings and {n_layers} layers; {n_trained:,} parameters are trained")
 
 
-def _differences(config: Config, pretrained: Config) -> Iterator[tuple[str, str, Any, Any]]:
+def _differences(config: Config, pretrained: PretrainedModel) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield section, field, value and pretrained value of each setting that must match and differs."""
-    ignored = task_class(config.task).ignores | task_class(pretrained.task).ignores
-    if pretrained.model.positions != "learned":
+    theirs, ignored = pretrained.task.config, task_class(config.task).ignores | pretrained.task.ignores
+    if theirs.model.positions != "learned":
         ignored |= {"text.max_len"}
     names = [*(("model", name) for name in MODEL_SETTINGS), *(("text", name) for name in TEXT_SETTINGS)]
     for section, name in names:
-        value, pretrained_value = (getattr(getattr(c, section), name) for c in (config, pretrained))
+        value, pretrained_value = (getattr(getattr(c, section), name) for c in (config, theirs))
         if value != pretrained_value and f"{section}.{name}" not in ignored:
             yield section, name, value, pretrained_value
 

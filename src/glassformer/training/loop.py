@@ -234,8 +234,8 @@ def _generators() -> dict[str, Any]:
     return {name: modules[name] for name, is_available in available.items() if is_available}
 
 
-Callback = Callable[[StepMetrics], StepMetrics]
-"""What follows a step: gets its metrics and returns them, perhaps with more in them. None draws a random number."""
+Callback = Callable[[StepMetrics], None]
+"""What follows a step: gets its metrics, and may set more of them. None draws a random number."""
 
 
 def train_steps(state: TrainState, context: RunContext, callbacks: Sequence[Callback]) -> None:
@@ -246,7 +246,7 @@ def train_steps(state: TrainState, context: RunContext, callbacks: Sequence[Call
         for start in range(progress.position, len(plan), n):
             metrics = train_step(state, context, plan[start : start + n], len(plan))
             for act in callbacks:
-                metrics = act(metrics)
+                act(metrics)
             if progress.finished:
                 break
 
@@ -257,7 +257,9 @@ def train_step(state: TrainState, context: RunContext, plan: Sequence[np.ndarray
     turns.give_way()  # to threads of this process that predict with other settings of torch
     n_threads = context.threads.adjust() if context.threads else torch.get_num_threads()
     began, is_logged = time.perf_counter(), logs_updates(progress.step + 1)
-    context.group.seed_step(config.seed, progress.step)
+    if context.group.world_size > 1:  # dropout differs between ranks, and a resumed run repeats it
+        seed = np.random.SeedSequence([config.seed, progress.step, context.group.rank]).generate_state(1)
+        torch.manual_seed(int(seed[0]))
     used = budget_used(progress, config, n_in_epoch)
     lr = config.lr * lr_factor(config.schedule, config.warmup, progress.step + 1, used)
     batches = local_batches(context, plan)
@@ -490,11 +492,11 @@ class Validation:
     state: TrainState
     context: RunContext
 
-    def __call__(self, metrics: StepMetrics) -> StepMetrics:
+    def __call__(self, metrics: StepMetrics) -> None:
         progress, config = self.state.progress, self.context.config.train
         too_soon = progress.step - progress.validated_step < config.validate_min_steps
         if not progress.finished and (metrics.epoch + 1e-9 < progress.next_validation or too_soon):
-            return metrics
+            return
         began, data = time.perf_counter(), self.context.data
         if not progress.finished:
             every = config.validate_every
@@ -522,7 +524,7 @@ class Validation:
                 without = counted(config.patience, "validations")
                 logger.info(f"ends at step {progress.step:,}: {without} without a better one")
         progress.seconds += time.perf_counter() - began
-        return replace(metrics, valid=scores, best=is_better, seconds=progress.seconds)
+        metrics.valid, metrics.best, metrics.seconds = scores, is_better, progress.seconds
 
     @cached_property
     def whole_train(self) -> EncodedCorpus:

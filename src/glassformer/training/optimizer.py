@@ -137,40 +137,39 @@ class CombinedOptimizer(torch.optim.Optimizer):
             optimizer.step()
 
 
-def muon_with_adamw(model: nn.Module, config: TrainConfig) -> CombinedOptimizer:
+def muon_with_adamw(model: nn.Module, config: TrainConfig, momentum: float, decay: float) -> CombinedOptimizer:
     """Return Muon for the matrices of linear layers in encoder and decoder, AdamW without decay for all the rest.
 
     The schedule sets AdamW's learning rate, `config.lr`; Muon's group holds its ratio to it as "lr_factor".
     """
-    c, stacks = config.muon, [m for m in model.modules() if isinstance(m, Stack)]
+    c, stacks = config, [m for m in model.modules() if isinstance(m, Stack)]
     linear = [m for stack in stacks for m in stack.modules() if isinstance(m, nn.Linear)]
     matrices = [m.weight for m in linear if m.weight.requires_grad]
     matrix_ids = {id(matrix) for matrix in matrices}
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in matrix_ids]
     dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
-    group = {"params": matrices, "lr": c.matrix_lr, "lr_factor": c.matrix_lr / config.lr}
-    group |= {"momentum": c.momentum, "weight_decay": c.weight_decay}
-    adamw = torch.optim.AdamW(others, config.lr, (c.beta1, c.beta2), c.eps, weight_decay=0.0, fused=True)
+    group = {"params": matrices, "lr": c.matrix_lr, "lr_factor": c.matrix_lr / c.lr}
+    group |= {"momentum": momentum, "weight_decay": decay}
+    adamw = torch.optim.AdamW(others, c.lr, (c.beta1, c.beta2), c.eps, weight_decay=0.0, fused=True)
     return CombinedOptimizer(Muon([group], dtype), adamw)
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+def make_optimizer(model: nn.Module, c: TrainConfig) -> torch.optim.Optimizer:
     """Return AdamW (Loshchilov and Hutter 2019), Adam (Vaswani et al. 2017, section 5.3), SGD, or Muon with AdamW.
 
     Weight decay applies to the matrices of linear layers only, not to embeddings, norms and biases.
     """
-    match config.optimizer:
+    decay = c.weight_decay if c.weight_decay is not None else 0.01 if c.optimizer == "adamw" else 0.0
+    momentum = c.momentum if c.momentum is not None else 0.95 if c.optimizer == "muon" else 0.0
+    match c.optimizer:
         case "adamw":
-            c, groups = config.adamw, decay_groups(model, config.adamw.weight_decay)
-            return torch.optim.AdamW(groups, config.lr, (c.beta1, c.beta2), c.eps, fused=True)
+            return torch.optim.AdamW(decay_groups(model, decay), c.lr, (c.beta1, c.beta2), c.eps, fused=True)
         case "adam":
-            c, groups = config.adam, decay_groups(model, 0.0)
-            return torch.optim.Adam(groups, config.lr, (c.beta1, c.beta2), c.eps, fused=True)
+            return torch.optim.Adam(decay_groups(model, 0.0), c.lr, (c.beta1, c.beta2), c.eps, fused=True)
         case "sgd":
-            c = config.sgd
-            return torch.optim.SGD(decay_groups(model, c.weight_decay), config.lr, c.momentum)
+            return torch.optim.SGD(decay_groups(model, decay), c.lr, momentum)
         case "muon":
-            return muon_with_adamw(model, config)
+            return muon_with_adamw(model, c, momentum, decay)
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

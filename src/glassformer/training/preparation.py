@@ -17,7 +17,6 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,11 +31,11 @@ from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.splits import TextData, check_texts_differ
 from glassformer.distributed import SINGLE_PROCESS, ProcessGroup
 from glassformer.errors import DataError, UsageError
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import read_origin
 from glassformer.runs.records import IMPORT, INITIAL, DataRecord, JsonObject, SplitRecord
 from glassformer.runs.run_data import load_run_data
 from glassformer.tasks import Task, task_class
-from glassformer.text.tokenizer import Tokenizer
 from glassformer.training.computing import flops_per_token
 from glassformer.training.finetune import (
     check_compatible,
@@ -76,49 +75,36 @@ def apply_auto_config(config: Config, task_type: type[Task], data: TextData) -> 
     return override(config, settings, "auto"), replace(data, notes=[*data.notes, note])
 
 
-SLOW_CHARS = 20_000_000
-"""Characters from which reading takes so long that it is announced."""
-
-
-def prepare(
-    config: Config,
-    tokenizer: Tokenizer | None = None,
-    resumed: Path | None = None,
-    group: ProcessGroup = SINGLE_PROCESS,
-) -> RunContext:
+def prepare(config: Config, begun: RunFolder | None = None, group: ProcessGroup = SINGLE_PROCESS) -> RunContext:
     """Load and encode the data and choose the device; return everything training needs.
 
     Of several processes one on each machine is first: the others find a data set that it has downloaded.
 
     Args:
         config: the configuration, with settings of `auto` still to be chosen from the data.
-        tokenizer: that of the run when it is resumed; trained, or taken from a pretrained run, when absent.
-        resumed: folder of the run when it is resumed.
+        begun: the run when it is resumed, with its tokenizer.
         group: the processes that train together.
 
     Raises:
         UsageError: no budget is given, or the processes differ in what they were given.
         DataError: the data cannot be read, leaves nothing to learn, or has changed since the run began.
     """
-    task_type, pretrained = task_class(config.task), None
+    task_type, pretrained, tokenizer = task_class(config.task), None, begun and begun.read_tokenizer()
     with group.local_main_first():
         if not any(getattr(config.train, name) for name in BUDGETS) and not set(BUDGETS) & set(config.auto):
             raise UsageError("nothing says when to stop", "give --epochs, --steps or --minutes")
         device = choose_device(config.train.device)
-        if config.train.init_from and tokenizer is None:
+        if config.train.init_from and begun is None:
             pretrained = load_pretrained(config.train.init_from)
             check_compatible(config, pretrained)
-            tokenizer = pretrained.tokenizer
-        if resumed is None:
+            tokenizer = pretrained.task.tokenizer
+        if begun is None:
             data = load_text_data(task_type.schema, config.data)
         else:
-            data = load_run_data(resumed, task_type.schema, config.data, allow_changed=None)
+            data = load_run_data(begun.path, task_type.schema, config.data, allow_changed=None)
         config, data = apply_auto_config(config, task_type, data)
         if task_type.schema.columns is not None:
             check_texts_differ(data.train)
-        if (n_chars := sum(map(len, data.train.text))) >= SLOW_CHARS:
-            size = f"{counted(len(data.train.text), 'texts')} of {n_chars / 1e6:,.1f} million characters"
-            logger.info(f"reading     {size}: tokenizer and encoding can take minutes")
         task = task_type.from_data(config, data, tokenizer)
         pretrained = None if pretrained is None else pretrained.for_task(task)
         train, valid = task.encode(data.train, training=True), task.encode(data.valid, training=False)

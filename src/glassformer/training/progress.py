@@ -9,7 +9,8 @@ import importlib.util
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,23 +69,20 @@ def values_of(report: StepMetrics) -> dict[str, float]:
     return {name: x for name, x in found.items() if isinstance(x, int | float) and x is not True}
 
 
-class EventFiles:
-    """Event files of one training, in `tensorboard/` of its folder; a function of each `StepMetrics`.
+@contextmanager
+def event_files(run: Path, step: int) -> Iterator[Callable[[StepMetrics], None]]:
+    """Yield what writes a step into event files in `tensorboard/` of a run folder, which are whole after the block.
 
     Args:
         run: the run folder.
         step: the last step that is not done again; what follows it in earlier event files is void.
     """
+    from torch.utils.tensorboard import SummaryWriter
 
-    def __init__(self, run: Path, step: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+    with closing(SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)) as writer:
 
-        self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=step + 1 if step else None)
+        def write(report: StepMetrics) -> None:
+            for name, value in values_of(report).items():
+                writer.add_scalar(name, value, report.step)
 
-    def __call__(self, report: StepMetrics) -> None:
-        for name, value in values_of(report).items():
-            self._writer.add_scalar(name, value, report.step)
-
-    def close(self) -> None:
-        """Write what is held in memory."""
-        self._writer.close()
+        yield write

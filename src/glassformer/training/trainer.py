@@ -47,7 +47,7 @@ from glassformer.training.finalize import finish_run
 from glassformer.training.finetune import load_pretrained
 from glassformer.training.loop import Progress, RunContext, TrainState, Validation, train_steps
 from glassformer.training.preparation import describe_environment, new_state, prepare, settle_budget
-from glassformer.training.progress import EventFiles, check_tensorboard
+from glassformer.training.progress import check_tensorboard, event_files
 from glassformer.utils.atomic_io import write_json
 from glassformer.utils.process_settings import turns
 from glassformer.utils.safe_read import from_json
@@ -164,8 +164,7 @@ def train_run(
                     folder.check_new()
                     held.callback(lambda: None if folder.resumable else folder.remove_incomplete_start())
                 record = folder.check_unchanged() if begun else ""
-            tokenizer, resumed = (folder.read_tokenizer(), folder.path) if begun else (None, None)
-            context = prepare(config, tokenizer, resumed, group)  # data, tokenizer, ids
+            context = prepare(config, folder if begun else None, group)  # data, tokenizer, ids
             context = held.enter_context(computing(context))  # precision, kernels, threads
             if begun:
                 state = resumed_state(context, folder, finish)
@@ -206,7 +205,9 @@ def resumed_state(context: RunContext, folder: RunFolder, finish: bool = False) 
     state = new_state(context)
     if checkpoint is not None:
         tensors, saved = load_checkpoint(checkpoint)
-        folder.check_begun(saved.get(BEGUN), checkpoint / STATE)
+        folder.check_unchanged(checkpoint / STATE)
+        if lost := {*from_json(list[str], saved.get("tensors"), checkpoint / STATE)} - tensors.keys():
+            raise CheckpointError(f"{checkpoint} lacks the tensor {min(lost)}", "restore it from a copy")
         try:
             state.load(tensors, from_json(Progress, saved.get("progress"), checkpoint / STATE))
         except CheckpointError as error:
@@ -266,7 +267,7 @@ class Trainer:
         with_events = self.config.tensorboard and self.is_main
         try:
             with (
-                closing(EventFiles(folder.path, state.progress.step)) if with_events else nullcontext() as self.events,
+                event_files(folder.path, state.progress.step) if with_events else nullcontext() as self.events,
                 open(path, "a", 1, encoding="utf-8", newline="\n") as self.log,
                 closing(self.control) if self.control else nullcontext(),
                 context.group.peer_failures(lambda: f"at step {state.progress.step + 1}; {last}", lost),
@@ -300,27 +301,25 @@ class Trainer:
 
     # What follows each step, in the order of the list in `fit`; none touches a random generator
 
-    def show(self, metrics: StepMetrics) -> StepMetrics:
+    def show(self, metrics: StepMetrics) -> None:
         """Log the step, and whether the training pauses after it, and call whoever follows.
 
         Nothing pauses at the end. Who follows may wait for another thread that predicts, and draw random numbers.
         """
-        metrics = replace(metrics, paused=self.look(metrics.step) and not self.state.progress.finished)
+        metrics.paused = self.look(metrics.step) and not self.state.progress.finished
         self.log.write(metrics.line())
         devices = [self.context.device] if self.context.device.type == "cuda" else []
         for follow in (self.events, self.on_step if self.is_main else None):
             if follow is not None:
                 with turns.released(), torch.random.fork_rng(devices=devices):
                     follow(metrics)
-        return metrics
 
-    def keep_weights(self, metrics: StepMetrics) -> StepMetrics:
+    def keep_weights(self, metrics: StepMetrics) -> None:
         """Save a snapshot and a checkpoint where they are due."""
         due = metrics.valid is not None or metrics.step % self.config.save_every == 0
         self._save(snapshot=self.config.snapshots and is_snapshot_step(metrics.step), checkpoint=due)
-        return metrics
 
-    def pause_or_stop(self, metrics: StepMetrics) -> StepMetrics:
+    def pause_or_stop(self, metrics: StepMetrics) -> None:
         """Wait until the training continues, for one more step perhaps, and end it where that was asked.
 
         After a signal it can be resumed; where the page asks, the best weights so far are scored and reported.
@@ -335,7 +334,6 @@ class Trainer:
         if self.ends and not self.state.progress.finished:
             self._save()
             self.state.progress.finished = "stopped"
-        return metrics
 
     def _stop_if_signalled(self) -> None:
         """Save and end the run if a signal came."""
@@ -350,8 +348,9 @@ class Trainer:
         began, progress, saved = time.perf_counter(), self.state.progress, True
         try:
             if self.is_main and checkpoint:
-                facts = {"progress": asdict(progress), BEGUN: self.record}
-                save_checkpoint(self.folder.checkpoints, progress.step, self.state.tensors(), facts)
+                tensors = self.state.tensors()
+                facts = {"progress": asdict(progress), BEGUN: self.record, "tensors": sorted(tensors)}
+                save_checkpoint(self.folder.checkpoints, progress.step, tensors, facts)
             if self.is_main and snapshot:
                 save_snapshot(self.folder.snapshots, progress.step, self.state.weights())
         except ResourceError as error:

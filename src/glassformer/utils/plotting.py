@@ -60,7 +60,7 @@ def style() -> Iterator[None]:
 
 
 def new_figure(height: float, title: str, subtitle: str, *, width: float = WIDTH, right: float = 0.3) -> Any:
-    """Return (figure, [axes]) of some inches, with a title and a quiet line under it, both flush left.
+    """Return (figure, axes) of some inches, with a title and a quiet line under it, both flush left.
 
     Args:
         height: height in inches.
@@ -76,7 +76,7 @@ def new_figure(height: float, title: str, subtitle: str, *, width: float = WIDTH
     figure.subplots_adjust(0.72 / width, 0.58 / height, 1 - right / width, 1 - 0.78 / height)
     figure.text(0.3 / width, 1 - 0.3 / height, title, fontsize=15, va="center", parse_math=False)
     figure.text(0.3 / width, 1 - 0.54 / height, subtitle, color=QUIET, va="center", parse_math=False)
-    return figure, [axes]
+    return figure, axes
 
 
 def end_labels(axes: Any, labels: Sequence[tuple[Number, Number, str, str]]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.data.test_table_files import as_cells, scanned
 from tests.data.test_table_files import write as write_answers
 
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data import diagnostics
 from glassformer.data.answered_table import InputTable
 from glassformer.data.datasets import arrow_files
@@ -50,7 +50,7 @@ def write(path: Path, table: Any) -> Path:
 
 
 def files(**names: Path | str) -> DataConfig:
-    return DataConfig(files=FilesConfig(**{name: str(path) for name, path in names.items()}))
+    return DataConfig(**{name: str(path) for name, path in names.items()})
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 from tests.helpers.reading import written
 
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data.datasets.labels import visible
 from glassformer.data.datasets.local_files import load_test, load_text_data
 from glassformer.data.splits import TextData
@@ -38,18 +38,16 @@ def examples(data) -> set[tuple[str, str]]:
 
 
 def load(task: str, split_seed: int = 0, **files: Any) -> TextData:
-    return load_text_data(TASKS[task].schema, DataConfig(split_seed=split_seed, files=FilesConfig(**files)))
+    return load_text_data(TASKS[task].schema, DataConfig(split_seed=split_seed, **files))
 
 
 def test_a_table_is_read_by_the_columns_that_flags_name_and_a_share_is_set_aside(tmp_path):
     rows = [(i, "de", b, a) for i, (a, b) in enumerate(REVIEWS)]
     path = write(tmp_path / "a.csv", written([("nr", "lang", "urteil", "meinung"), *rows]))
-    data = load("classify", train_file=path, text_column="meinung", label_column="urteil")
+    columns = {"text_column": "meinung", "label_column": "urteil"}
+    data, again, other = (load("classify", seed, train_file=path, **columns) for seed in (0, 0, 1))
     assert TASKS["classify"].classes_of(data.train) == ["neg", "pos"]
     assert examples(data) == set(REVIEWS) and data.test is None
-    again, other = (
-        load("classify", seed, train_file=path, text_column="meinung", label_column="urteil") for seed in (0, 1)
-    )
     assert (data.train, data.valid) == (again.train, again.valid) and data.valid != other.valid
     assert any("text is column" in note and "first example" in note for note in data.notes)
     assert any("validation: 4 of 40" in note for note in data.notes)
@@ -61,7 +59,7 @@ def test_a_table_is_read_by_the_columns_that_flags_name_and_a_share_is_set_aside
 def test_any_csv_that_python_writes_is_read_back(tmp_path, rows):
     labels = {label.strip() for _, label in rows}
     path = write(tmp_path / "a.csv", written([("text", "label"), *rows]))
-    config = DataConfig(files=FilesConfig(train_file=path, test_file=path, valid_file=path))
+    config = DataConfig(train_file=path, test_file=path, valid_file=path)
     if len(labels) < 2:
         with pytest.raises(DataError, match="two or more labels"):
             load_text_data(TASKS["classify"].schema, config)
@@ -97,7 +95,8 @@ def test_parallel_files_and_a_part_of_their_own_keep_empty_lines_in_their_place(
     data = load("translate", src_file=src, tgt_file=tgt, test_src_file=src, test_tgt_file=tgt)
     assert data.test is not None and list(zip(data.test.text, data.test.answers, strict=True)) == pairs
     assert set(data.hashes) == {Path(src).as_posix(), Path(tgt).as_posix()}
-    assert load_test(TASKS["translate"].schema, DataConfig(files=FilesConfig(src_file=src, tgt_file=tgt))) == data.test
+    files = DataConfig(test_src_file=src, test_tgt_file=tgt)
+    assert load_test(TASKS["translate"].schema, files) == data.test
 
 
 @for_each(
@@ -114,6 +113,8 @@ def test_parallel_files_and_a_part_of_their_own_keep_empty_lines_in_their_place(
 def test_flags_that_do_not_go_together(task, files, message):
     with pytest.raises(UsageError, match=message):
         load(task, **files)
+    with pytest.raises(UsageError, match="there is nothing to score"):
+        load_test(TASKS[task].schema, DataConfig())
 
 
 @for_each(
@@ -149,7 +150,7 @@ def test_a_text_file_with_parts_of_its_own_is_left_whole(tmp_path):
     assert data.train.text[0] + data.valid.text[0] == "word " * 100
     data = load("lm", train_file=book, valid_file=test)
     assert (data.train.text, data.valid.text, data.test) == (["word " * 100], ["end"], None)
-    assert load_test(TASKS["lm"].schema, DataConfig(files=FilesConfig(test_file=test))).text == ["end"]
+    assert load_test(TASKS["lm"].schema, DataConfig(test_file=test)).text == ["end"]
 
 
 @pytest.mark.parametrize("n_files", [3, 20])
@@ -167,9 +168,3 @@ def test_a_folder_of_text_files_is_parted_without_losing_a_character(tmp_path, n
         assert [len(part) for part in parts] == [16, 2, 2]
         assert sorted(t for part in parts for t in part) == sorted(texts)
     assert len(data.hashes) == n_files
-
-
-def test_no_task_of_its_own_files_leaves_test_unnamed(tmp_path):
-    for task in ("classify", "translate", "lm"):
-        with pytest.raises(UsageError):
-            load_test(TASKS[task].schema, DataConfig())

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.helpers.for_each import for_each
 
-from glassformer.config import DataConfig, FilesConfig
+from glassformer.config import DataConfig
 from glassformer.data.check import check_data
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.data.diagnostics import Diagnostics
@@ -101,7 +101,7 @@ def test_the_columns_of_training_are_read_again(suffix: str, tmp_path: Path) -> 
         right, wrong = {"ner_tags": ["B-X", "O"]}, {"tags": ["O", "B-X"]}
         write(train, *({"tokens": each} | right for each in words))
         write(test, *({"tokens": each} | wrong | right for each in words))
-    data = load_text_data(Tag.schema, DataConfig(files=FilesConfig(train_file=str(train), test_file=str(test))))
+    data = load_text_data(Tag.schema, DataConfig(train_file=str(train), test_file=str(test)))
     assert data.test is not None and {*data.test.answers} == {"B-X\nO"}
 
 
@@ -164,18 +164,8 @@ def test_rejected_annotations_are_refused(mark: dict[str, Any], tmp_path: Path) 
         ("a.jsonl", '{"tokens": "ab", "words": 3}\n', 1, "but there is 'tokens', 'words'; name them (--text-column …"),
         ("a.jsonl", '{"words": "ab c", "tags": "O O"}\n', 1, "are expected"),
         ("a.jsonl", '["ab c", {"entities": [[0, 2, "X"]]}]\n', 1, "a JSON object is expected, not list"),
-        (
-            "a.jsonl",
-            '{"text": "ab c", "spans": [], "entities": [[0, 2, "X"]]}\n',
-            1,
-            "name them (--label-column entities)",
-        ),
-        (
-            "a.jsonl",
-            '{"text": "ab c", "labels": [], "entities": [{"start": 0, "end": 2, "label": "X"}]}\n' * 9,
-            1,
-            "there is 'text', 'labels', 'entities'; name them (--label-column entities)",
-        ),
+        ("a.jsonl", '{"text": "ab", "spans": [], "e": [[0, 2, "X"]]}\n', 1, "name them (--label-column e)"),
+        ("a.jsonl", '{"text": "ab", "tags": [], "e": [{"label": "X"}]}\n' * 9, 1, "'e'; name them (--label-column e)"),
         ("a.jsonl", '{"tokens": [{"text": "ab", "start": 0}], "tags": ["O"]}\n', 1, "are a list of strings"),
     ],
 )
@@ -215,7 +205,7 @@ def test_other_files_and_columns_are_refused(tmp_path: Path) -> None:
 
 
 def load(train: Path, **files: Any) -> Any:
-    return load_text_data(Tag.schema, DataConfig(files=FilesConfig(train_file=str(train), **files)))
+    return load_text_data(Tag.schema, DataConfig(train_file=str(train), **files))
 
 
 @for_each(
@@ -248,7 +238,7 @@ def test_each_tag_stays_in_training_where_validation_is_set_aside(tmp_path: Path
 
 def test_a_check_counts_words_and_spans_by_label(tmp_path: Path) -> None:
     path = write(tmp_path / "a.conll", CONLL, "\nBob N B-PER\n")
-    report = check_data(Tag.schema, DataConfig(files=FilesConfig(train_file=str(path), valid_file=str(path))))
+    report = check_data(Tag.schema, DataConfig(train_file=str(path), valid_file=str(path)))
     assert report.ok and report.sizes == {"train": 3, "valid": 3}
     wanted = {"train: words": 6, "train: words tagged O": 2, "train: spans of PER": 2, "train: spans of LOC": 1}
     assert wanted.items() <= report.counts.items()

@@ -10,7 +10,6 @@ every table that is read later.
 from __future__ import annotations
 
 import itertools
-import shlex
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +25,6 @@ from glassformer.data.datasets.labels import (
     NAMES_OF_LABELS,
     clean_label_sets,
     clean_labels,
-    clean_numbers,
     count_missing,
     is_number,
     joined_labels,
@@ -56,24 +54,6 @@ WORDS_OF_TEXT = 3
 Clean: TypeAlias = Callable[[Path, Sequence[int], Sequence[str], str, Diagnostics], list[str]]
 
 
-def text_cell(value: Any, separator: str | None) -> str:
-    """Return the value of a field that holds a text; raise ValueError for another one."""
-    if not isinstance(value, str):
-        raise ValueError(f"is {str(value)[:40]}, which is not a string")
-    return value
-
-
-def answer_cell(value: Any, separator: str | None) -> str:
-    """Return the value of a field that holds a label, several, or a number, as a cell of a table; raise ValueError."""
-    if isinstance(value, list):
-        if separator is None:
-            raise ValueError("is a list; `multilabel` reads texts with several labels")
-        return joined_labels(value, separator)
-    if isinstance(value, dict):
-        raise ValueError("is an object; write the name of the label, or a list of names")
-    return label_of_number(value) if isinstance(value, bool | int | float | Decimal) else text_cell(value, separator)
-
-
 def few_values(values: Sequence[str]) -> str:
     """Return why values are not taken for labels by their position, if over half of them differ; "" if they are."""
     n = len(set(values))
@@ -97,7 +77,6 @@ class ColumnSpec:
         separator: what parts the labels of a cell, where a text may have several.
         trained: the header of the column in training, where that had one, and then required.
         place: of a column of a table without a header its position in training, and the fields of its rows.
-        cell: returns the value of a JSON field as a cell.
         doubt: returns why values are not taken for this column by its position; "" where they are.
         clean: spells the cells of the column one way; None leaves them as they are.
     """
@@ -109,7 +88,6 @@ class ColumnSpec:
     separator: str | None = None
     trained: str | None = None
     place: tuple[int, int] | None = None
-    cell: Callable[[Any, str | None], str] = text_cell
     doubt: Callable[[Sequence[str]], str] = lambda values: ""
     clean: Clean | None = None
 
@@ -117,6 +95,18 @@ class ColumnSpec:
     def position(self) -> int | None:
         """Return the position that a flag names, which counts from 1; None where it names a header, or none does."""
         return int(self.requested) - 1 if self.requested and self.requested.isdecimal() else None
+
+    def cell(self, value: Any) -> str:
+        """Return a value that is no string as the cell of a label, several, or a number; raise ValueError."""
+        if self.clean and isinstance(value, list):
+            if self.separator is None:
+                raise ValueError("is a list; `multilabel` reads texts with several labels")
+            return joined_labels(value, self.separator)
+        if self.clean and isinstance(value, dict):
+            raise ValueError("is an object; write the name of the label, or a list of names")
+        if self.clean and isinstance(value, bool | int | float | Decimal):
+            return label_of_number(value)
+        raise ValueError(f"is {str(value)[:40]}, which is not a string")
 
     def parts(self, cell: str) -> list[str]:
         """Return the labels of a cell, as they are compared."""
@@ -134,13 +124,12 @@ _TARGETS = "tgt trg target target_text translation output to"
 TEXT = ColumnSpec("text", "--text-column", tuple(_TEXTS.split()))
 FIRST = replace(TEXT, usual=(*_FIRSTS.split(), *TEXT.usual))
 SECOND = ColumnSpec("pair", "--pair-column", ())
-LABEL = ColumnSpec(
-    "label", "--label-column", tuple(_LABELS.split()), cell=answer_cell, doubt=few_values, clean=clean_labels
-)
+LABEL = ColumnSpec("label", "--label-column", tuple(_LABELS.split()), doubt=few_values, clean=clean_labels)
 LABELS = replace(
     LABEL, usual=("labels", "tags", "categories", "topics", *LABEL.usual), separator=";", clean=clean_label_sets
 )
-NUMBER = replace(LABEL, name="number", usual=tuple(_NUMBERS.split()), doubt=all_numbers, clean=clean_numbers)
+NUMBER = replace(LABEL, name="number", usual=tuple(_NUMBERS.split()), doubt=all_numbers)
+NUMBER = replace(NUMBER, clean=lambda path, lines, cells, separator, diagnostics: [*map(normalised_label, cells)])
 SOURCE = ColumnSpec("source", "--src-column", tuple(_SOURCES.split()))
 TARGET = ColumnSpec("target", "--tgt-column", tuple(_TARGETS.split()))
 USUAL = f"{_TEXTS} {_LABELS} {_NUMBERS} {_FIRSTS}".split()
@@ -249,17 +238,14 @@ class _Table:
 
     def hint(self, specs: ColumnSpecs, found: Sequence[object]) -> str:
         """Return the flags of the columns that were not found, or what to write instead of columns of 0 and 1."""
-        called = [shlex.quote(name) if self.header else str(i + 1) for i, name in enumerate(self.names)]
+        called = [name if self.header else str(i + 1) for i, name in enumerate(self.names)]
         of_flags = [FLAGS.issuperset(map(plain, self.column(i))) for i in range(len(called)) if self.rows]
         binary = [*itertools.compress(called, of_flags)]
         unknown = [spec for spec, place in zip(specs, found, strict=True) if place in (None, set())]
         if specs[-1].clean and specs[-1] in unknown and len(binary) > 1:
             return f"{shortened(', '.join(binary), LONGEST_LIST)} hold 0 and 1: {NAMES_OF_LABELS}"
         flags = " ".join(f"{spec.flag} …" for spec in unknown) or "all are known"
-        also = f" (of pairs of texts also {SECOND.flag})" if may_be_pairs(specs) else ""
-        names = f"header ({shortened(', '.join(called), LONGEST_LIST)}) or " if self.header else ""
-        names = "" if any(map(str.isdecimal, called)) else names  # a number is a place and never a name
-        return f"name what is read, by {names}number from 1: {flags}{also}"
+        return f"name what is read, by header or by number from 1: {flags}"
 
 
 def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagnostics: Diagnostics) -> Columns:
@@ -274,11 +260,9 @@ def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagno
     names = [*dict.fromkeys(name for row in sample for name in row.fields)] if of_json else [*first]
     if len(names) < len(specs):
         needed = f"{counted(len(specs), 'columns')} are needed ({' and '.join(spec.name for spec in specs)})"
-        there = f"there {'is' if len(names) == 1 else 'are'} {len(names)}"
-        hint = "write a field for each" if of_json else "write a field for each, or say what parts them: --delimiter"
-        if any(len(row.fields) >= len(specs) for row in sample):
-            hint = f"if line {sample[0].line:,} is a title or a comment, take it out"
-        raise DataError(f"{path}: {needed}, but {there}", hint)
+        title = f"if line {sample[0].line:,} is a title or a comment, take it out"
+        hint = f"write a field for each, or say what parts them: --delimiter; {title}"
+        raise DataError(f"{path}: {needed}, but the first row has {len(names)}", hint)
     if of_json:
         values = ([row.fields.get(name) for name in names] for row in sample if isinstance(row.fields, dict))
         below = [["" if value is None else str(value) for value in row] for row in values]
@@ -377,9 +361,7 @@ def _refuse_second_header(table: _Table, places: Sequence[int], last: ColumnSpec
     if answers.isdisjoint(last.parts(first[places[-1]])) and (lacks or SUBHEADERS.intersection(map(plain, first))):
         shown = shortened(", ".join(map(repr, first)), LONGEST_LIST)
         what = f"{table.path}:{line}: the row below the header may be a second header or an example ({shown})"
-        name, suffix = shlex.quote(table.path.name), table.path.suffix
-        without = f": sed {line}d {name} > new{suffix}" * (suffix != ".gz")
-        raise UsageError(what, f"take a second header out{without}; if it is an example: --header yes")
+        raise UsageError(what, "take a second header out; if it is an example: --header yes")
 
 
 def may_be_pairs(specs: ColumnSpecs) -> bool:
@@ -453,7 +435,7 @@ def row_values(
             diagnostics.error(path, row.line, "columns", missing)
             return None
         try:
-            value = value if isinstance(value, str) else spec.cell(value, spec.separator)
+            value = value if isinstance(value, str) else spec.cell(value)
         except ValueError as error:  # as in the rows below
             diagnostics.stop(path, row.line, "label" if spec.clean else "columns", f"{key!r} {error}")
             return None

@@ -74,11 +74,6 @@ ARABIC_DIGITS = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 AS_TYPED = str.maketrans({"\u200e": None, "\u200f": None, "\u202f": " ", "\u00a0": " "})
 
 
-def tag(locale: str) -> str:
-    """Return the token that a source begins with, such as "[de_DE]"."""
-    return f"[{locale}]"
-
-
 @cache
 def _locale(name: str) -> Any:
     from babel import Locale
@@ -112,10 +107,9 @@ def _ordinal_ending(day: int, locale: str) -> str:
 
     The Romance languages here have one for the first of a month only.
     """
-    language = locale[:2]
-    if language == "en":
+    if locale[:2] == "en":
         return "th" if day in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
-    return {"fr": "er", "it": "º", "pt": "º"}.get(language, "") if day == 1 else ""
+    return {"fr": "er", "it": "º", "pt": "º"}.get(locale[:2], "") if day == 1 else ""
 
 
 FIRST_DAY, LAST_DAY = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
@@ -133,9 +127,9 @@ def load(data: DataConfig) -> TextData:
     Raises:
         UsageError: an unknown locale, or more pairs than a few locales have.
     """
-    chosen = LOCALES if data.dates.locales is None else [name.strip() for name in data.dates.locales.split(",")]
+    chosen = LOCALES if data.locales is None else [name.strip() for name in data.locales.split(",")]
     if unknown := [name for name in chosen if name not in LOCALES]:
-        message = f"expected locales of dates in data.dates.locales, not {unknown[0]!r}"
+        message = f"expected locales of dates in data.locales, not {unknown[0]!r}"
         raise UsageError(message, f"{nearest(unknown[0], LOCALES)}choose among {', '.join(LOCALES)}")
     locales = [locale for locale in LOCALES if locale in chosen]
     days = np.arange(FIRST_DAY.toordinal(), LAST_DAY.toordinal() + 1)
@@ -143,19 +137,18 @@ def load(data: DataConfig) -> TextData:
     days = np.random.default_rng(SEED).permutation(days)
     valid_days, test_days, train_days = np.split(days, [n_held_out, 2 * n_held_out])
     # Random draws find a quarter of all pairs soon; some patterns write a day alike.
-    n, most = data.dates.n_dates, len(train_days) * sum(len(patterns_of(locale)) for locale in locales) // 4
+    n, most = data.n_dates, len(train_days) * sum(len(patterns_of(locale)) for locale in locales) // 4
     if n > most:
         message = f"{counted(len(locales), 'locales')} can give {most:,} pairs, not {n:,}"
-        raise UsageError(message, "choose more locales (data.dates.locales) or fewer pairs (data.dates.n_dates)")
+        raise UsageError(message, "choose more locales (data.locales) or fewer pairs (data.n_dates)")
     train = _draw(locales, train_days, n, [SEED, 0, data.split_seed], "dates/train")
     valid = _draw(locales, valid_days, N_HELD_OUT, [SEED, 1], "dates/valid")
     test = _draw(locales, test_days, N_HELD_OUT, [SEED, 2], "dates/test")
     of_years = f"dates of {FIRST_DAY.year}–{LAST_DAY.year} in {counted(len(locales), 'locales')}"
     notes = [f"{of_years}, generated with Babel {version('babel')}; no date is in two parts"]
     hashes = {part.source: part.sha256 for part in (train, valid, test)}
-    return TextData(
-        train, test if data.use_test_as_validation else valid, test, notes, hashes, tuple(map(tag, locales))
-    )
+    tokens = tuple(f"[{locale}]" for locale in locales)
+    return TextData(train, test if data.use_test_as_validation else valid, test, notes, hashes, tokens)
 
 
 def _draw(locales: list[str], days: np.ndarray, n: int, seed: list[int], source: str) -> Split:
@@ -169,5 +162,5 @@ def _draw(locales: list[str], days: np.ndarray, n: int, seed: list[int], source:
             date, locale = datetime.date.fromordinal(int(day)), locales[number]
             patterns = patterns_of(locale)
             pattern = patterns[int(share * len(patterns))]
-            pairs[f"{tag(locale)} {write_date(date, pattern, locale)}"] = date.isoformat()
+            pairs[f"[{locale}] {write_date(date, pattern, locale)}"] = date.isoformat()
     return Split(list(pairs), list(pairs.values()), source)

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import TypeAlias
 
 from glassformer.config import DataConfig
-from glassformer.data.download import fetch, find
+from glassformer.data.download import fetch, find, note_differences
 from glassformer.data.splits import Split, TextData, group_split
 from glassformer.errors import DataError
 
@@ -94,9 +94,8 @@ def _labelled(parts: dict[str, Part], side: str) -> tuple[Split, list[str]]:
 
 def _hashes(parts: dict[str, Part]) -> tuple[dict[str, str], list[str]]:
     """Return the hash of each part, and a note on those that differ from the published ones."""
-    hashes = {f"aclImdb/{name}": Split(texts).sha256 for name, (texts, _) in parts.items()}
-    other = [name for name in parts if hashes[f"aclImdb/{name}"] != SHA256[name]]
-    return hashes, [f"these reviews differ from the published data set: {', '.join(other)}"] if other else []
+    hashes = {name: Split(texts).sha256 for name, (texts, _) in parts.items()}
+    return {f"aclImdb/{name}": sha256 for name, sha256 in hashes.items()}, note_differences(hashes, SHA256)
 
 
 def _load_parts(data: DataConfig, names: Collection[str]) -> dict[str, Part]:

@@ -30,8 +30,6 @@ MISSING = frozenset("nan <na> nat - #n/a #ref! #value! #name? #div/0! #null! #nu
 """How pandas, SNLI and Excel write a missing value, or numbers that are none: refused as labels."""
 PERHAPS_MISSING = frozenset("na n/a none null nil ? . -- unknown unlabeled (blank) -1 -9 -99 -999 9999".split())
 """How else a missing value, or a label that is not known, is written; a class may be called so too."""
-SEPARATORS = re.compile(r"[,;|/+&]")
-"""What else parts the labels of a cell."""
 FLAGS = frozenset("0 1 0. 1. 0.0 1.0 true false".split())
 """What stands in vectors, and in columns, that say of each label whether a text has it."""
 NAMES_OF_LABELS = "write the names of each text's labels into one column, parted by ;"
@@ -200,16 +198,12 @@ def clean_label_sets(
             return [""] * len(cells)
     where = [line for line, labels in zip(lines, parted, strict=True) for _ in labels]
     clean = clean_labels(path, where, [label for labels in parted for label in labels], "", diagnostics)
-    left, known = iter(clean), Counter(clean)
+    left = iter(clean)
     sets = [sorted({next(left) for _ in labels}) for labels in parted]
     diagnostics.counts["labels that stand twice in a text"] += len(clean) - sum(map(len, sets))
     if sets and not any(len(found) > 1 for found in sets):
         none = f"no text has more than one label, parted by {separator!r}; --label-separator names another"
         diagnostics.notes.append(f"{path.name}: {none}")
-    parts = {label: {part.strip() for part in SEPARATORS.split(label)} for label in known}
-    if several := [label for label in known if len(parts[label]) > 1 and parts[label] <= known.keys()]:
-        what = f"labels whose parts are labels too: {_shown(known, several)}"
-        diagnostics.notes.append(f"{path.name}: {what}; part all of them by {separator!r} if they are several")
     return ["\n".join(found) for found in sets]
 
 
@@ -248,25 +242,6 @@ def why_no_number(cell: str) -> str:
         hint = "; write it with a decimal point and without a comma" if comma else ""
         return f"{cell[:40]!r} is not a number{hint}"
     return "" if abs(float(cell)) <= LARGEST else f"{cell[:40]!r} is beyond {LARGEST:g} in size"
-
-
-def clean_numbers(
-    path: Path, lines: Sequence[int], cells: Sequence[str], separator: str, diagnostics: Diagnostics
-) -> list[str]:
-    """Return the numbers without spaces and invisible characters around them; report those of one form in one line.
-
-    What differs in its digits alone is of one form: 1,5 and 2,25, or 5% and 70%.
-    """
-    cells, forms = [normalised_label(cell) for cell in cells], defaultdict[str, list[int]](list)
-    for i, cell in enumerate(cells):
-        if why_no_number(cell) and re.search(r"\d", cell):
-            forms[re.sub(r"\d+", "0", cell)].append(i)
-    for first, *others in forms.values():
-        more = f" (and {len(others):,} more of this form)" if others else ""
-        diagnostics.error(path, lines[first], "label", f"{why_no_number(cells[first])}{more}")
-        for i in (first, *others):  # no line for each of them
-            cells[i] = "0"
-    return cells
 
 
 def mean_and_sd(numbers: np.ndarray) -> tuple[float, float]:

@@ -76,7 +76,14 @@ def load_text_data(schema: DataSchema, data: DataConfig, known: Columns | None =
     diagnostics = Diagnostics()
     splits = read_parts(schema, data_parts(schema, data), data, diagnostics, known)
     diagnostics.raise_if_any()
-    columns = splits["train"].columns
+    return with_validation(schema, splits, data, diagnostics)
+
+
+def with_validation(
+    schema: DataSchema, parts: dict[str, Split], data: DataConfig, diagnostics: Diagnostics
+) -> TextData:
+    """Return parts that were read without an error, and one to validate on, as a training uses them."""
+    splits, columns = {**parts}, parts["train"].columns
     if "valid" not in splits and data.use_test_as_validation and "test" in splits:
         splits["valid"] = splits["test"]
     elif "valid" not in splits and schema.columns is None:
@@ -100,14 +107,13 @@ def load_test(
 ) -> Split:
     """Load the test split alone, for scoring a trained model.
 
-    `data` names test_file, or test_src_file and test_tgt_file (or src_file and tgt_file).
+    `data` names test_file, or test_src_file and test_tgt_file.
 
     Raises:
         UsageError, DataError: as `load_text_data`; also for an answer the model does not know.
     """
     diagnostics = diagnostics or Diagnostics()
-    part = data_parts(schema, data, need_train=False)["test"] or _part(replace(data.files, train_file=None), "train")
-    if part is None:
+    if (part := data_parts(schema, data, need_train=False)["test"]) is None:
         hint = "name the files: --test-file, or of translations --test-src-file and --test-tgt-file"
         raise UsageError("there is nothing to score", hint)
     split = read_parts(schema, {"test": part}, data, diagnostics, known)["test"]
@@ -117,7 +123,7 @@ def load_test(
 
 def data_parts(schema: DataSchema, data: DataConfig, need_train: bool = True) -> dict[str, Part]:
     """Return the files of "train", "valid" and "test", as the flags name them."""
-    parts = {name: _part(data.files, name) for name in ("train", "valid", "test")}
+    parts = {name: _part(data, name) for name in ("train", "valid", "test")}
     if need_train and not parts["train"]:
         hint = "give --train-file, for translating --src-file and --tgt-file, or a built-in data set as recipe"
         raise UsageError("no training data is named", hint)
@@ -136,7 +142,7 @@ def read_parts(
     Problems go to `diagnostics`, including those that the task finds in the targets; rows with others are dropped.
     """
     splits = dict[str, Split]()
-    files, specs = data.files, schema.columns or ()
+    files, specs = data, schema.columns or ()
     diagnostics.form = files
     if may_be_pairs(specs) and (files.pair_column is not None or (known is not None and len(known.headers) > 2)):
         specs = with_second(specs)

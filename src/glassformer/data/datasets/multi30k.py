@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassformer.config import DataConfig
-from glassformer.data.download import fetch, find, read_text
+from glassformer.data.download import fetch, find, note_differences, read_text
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import DataError, UsageError
 from glassformer.utils.atomic_io import sha256_file
@@ -36,12 +36,10 @@ def load(data: DataConfig) -> TextData:
         UsageError: a language that task 1 does not have, or the same one twice.
         DataError: the files are damaged or misaligned, or cannot be found or fetched.
     """
-    src, tgt = data.multi30k.src_lang, data.multi30k.tgt_lang
-    for language in (src, tgt):
-        if language not in LANGUAGES:
-            raise UsageError(f'Multi30k has no language "{language}"', f"choose from {', '.join(LANGUAGES)}")
-    if src == tgt:
-        raise UsageError(f'src_lang and tgt_lang are both "{src}"', "choose two languages")
+    src, tgt = data.src_lang, data.tgt_lang
+    if len({src, tgt} & {*LANGUAGES}) < 2:
+        message = f'Multi30k has no pairs of the languages "{src}" and "{tgt}"'
+        raise UsageError(message, f"choose two of {', '.join(LANGUAGES)}")
     parts = ("train", "val", "test_2016_flickr")
     names = [f"{part}.{language}.gz" for part in parts for language in (src, tgt)]
     files = find(data, "multi30k", names) or [fetch(f"{URL}/{name}", "multi30k", SHA256[name]) for name in names]
@@ -54,8 +52,7 @@ def load(data: DataConfig) -> TextData:
         splits.append(Split(text, answer, f"multi30k/{part}.{src}-{tgt}"))
     train, valid, test = splits
     hashes = {path.name: sha256_file(path) for path in files}
-    other = [name for name, sha256 in hashes.items() if sha256 != SHA256[name]]
-    notes = [f"these files differ from the published data set: {', '.join(other)}"] if other else []
+    notes = note_differences(hashes, SHA256)
     return TextData(train, test if data.use_test_as_validation else valid, test, notes, hashes)
 
 

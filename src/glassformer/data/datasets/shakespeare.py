@@ -8,7 +8,7 @@ half of a play whose second half is tested, and a model should have met its peop
 from __future__ import annotations
 
 from glassformer.config import DataConfig
-from glassformer.data.download import fetch, find, read_text
+from glassformer.data.download import fetch, find, note_differences, read_text
 from glassformer.data.splits import Split, TextData
 from glassformer.utils.atomic_io import sha256_file
 
@@ -28,15 +28,15 @@ def load(data: DataConfig) -> TextData:
         DataError: the file is damaged, or cannot be found or fetched.
     """
     [path] = find(data, "tinyshakespeare", [NAME]) or [fetch(URL, "tinyshakespeare", SHA256)]
-    text, sha256 = read_text(path), sha256_file(path)
+    text, hashes = read_text(path), {NAME: sha256_file(path)}
     test_from = int(len(text) * TRAIN_SHARE)
     train_from = int(test_from * data.valid_fraction)
     test = Split([text[test_from:]], source="tinyshakespeare, last tenth")
-    notes = [] if sha256 == SHA256 else [f"{NAME} differs from the published data set"]
+    notes = note_differences(hashes, {NAME: SHA256})
     if data.use_test_as_validation:
         train_from, valid = 0, test
     else:
         valid = Split([text[:train_from]], source="tinyshakespeare, set aside")
         notes.append(f"validation: the first {train_from:,} characters, none drawn at random")
     train = Split([text[train_from:test_from]], source="tinyshakespeare")
-    return TextData(train, valid, test, notes=notes, hashes={NAME: sha256})
+    return TextData(train, valid, test, notes=notes, hashes=hashes)

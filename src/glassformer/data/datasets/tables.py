@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ def read_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
 
         yield from itertools.starmap(Row, enumerate(read_fields(path, diagnostics), start=1))
     elif suffix in TABLES:
-        for row in (_json_rows if suffix in TABLES[3:] else _delimited_rows)(path, diagnostics):
+        for row in (_json_rows if suffix == ".jsonl" else _delimited_rows)(path, diagnostics):
             diagnostics.counts["empty lines"] += row.fields == []
             if row.fields != []:
                 yield row
@@ -124,9 +125,8 @@ def _plain_rows(
         n_quoted += sum(len(field) > 1 and field[0] == field[-1] == '"' for field in fields)
         yield Row(number, fields)
     if n_quoted:
-        fields = "1 field begins and ends" if n_quoted == 1 else f"{n_quoted:,} fields begin and end"
-        kept = "with a quote, kept as a character; if they hold fields, as in a CSV: --quotes yes"
-        diagnostics.notes.append(f"{path.name}: {fields} {kept}")
+        kept = f"{counted(n_quoted, 'fields')} in quotes, which are kept as characters"
+        diagnostics.notes.append(f"{path.name}: {kept}; if they hold fields, as in a CSV: --quotes yes")
 
 
 def _quoted_rows(
@@ -159,8 +159,7 @@ def _quoted_rows(
             n_breaks += sum("\n" in field for field in fields)
             yield Row(taken[0][0], fields)
     if n_breaks:
-        goes = "goes" if n_breaks == 1 else "go"
-        diagnostics.notes.append(f"{path.name}: {counted(n_breaks, 'quoted fields')} {goes} over several lines")
+        diagnostics.notes.append(f"{path.name}: {counted(n_breaks, 'quoted fields')} of several lines")
 
 
 def _quote_problem(
@@ -197,7 +196,7 @@ def _json_rows(path: Path, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the object of each line; a first line that holds none ends the reading, for the others are like it."""
     for number, line in numbered_lines(path, diagnostics):
         try:
-            value = json.loads(line, object_pairs_hook=_each_once) if line.strip() else []
+            value = json.loads(line, **_STRICT) if line.strip() else []
             if line.strip() and not isinstance(value, dict):
                 raise ValueError(f"a JSON object is expected, not {type(value).__name__}")
         except (ValueError, RecursionError) as error:
@@ -214,3 +213,13 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found := dict(pairs)) < len(pairs):
         raise ValueError("a key stands twice in an object")
     return found
+
+
+def _finite(written: str) -> float:
+    if not math.isfinite(number := float(written)):
+        raise ValueError(f"{written} is no number of JSON")
+    return number
+
+
+_STRICT: Any = {"object_pairs_hook": _each_once, "parse_float": _finite, "parse_constant": _finite}
+"""Refuses what JSON has not, and `json` reads."""

@@ -29,7 +29,7 @@ TAGS = ColumnSpec(
 SPANS = "spans"
 HEADERS = {"word", "words", "token", "tokens", "form", "text"}
 """How a header calls the column of words."""
-COLUMN_SUFFIXES = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes", ".txt", ".tsv", ".tab", ".col", ".tags")
+COLUMN_SUFFIXES = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes", ".txt", ".tsv")
 """Suffixes of files with a word a line."""
 DOCUMENT_START = "-DOCSTART-"
 CONLLU_COLUMNS = 1, 3
@@ -114,7 +114,7 @@ def read_tagged(path: Path, specs: ColumnSpecs, diagnostics: Diagnostics) -> Spl
     """
     sentences = _Sentences(path, diagnostics)
     suffix = suffix_of(path)
-    if suffix in (".jsonl", ".ndjson") or is_columnar(path):
+    if suffix == ".jsonl" or is_columnar(path):
         _read_objects(path, specs, sentences)
     elif suffix in COLUMN_SUFFIXES:
         _read_columns(path, specs, sentences)

@@ -45,6 +45,7 @@ from glassformer.explain.request import MAX_EDITED_TOKENS, MAX_TOKENS, TraceRequ
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject, View
 from glassformer.explain.trace import Trace, record
+from glassformer.models.ensemble import members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.runs.folder import LEARNED_RECORD, RunFolder
 from glassformer.runs.model_folder import TOKENIZER, read_description, read_origin, save_model
@@ -127,7 +128,7 @@ def _translation(subject: Subject, request: TraceRequest, answer: str) -> Encode
 
 def _masked_words(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
     t, encoded = subject.task.tokenizer, encode(subject, request)
-    masked, ids = encoded.generation.masked or [], _known_ids(t, answer)
+    masked, ids = encoded.decode.masked or [], _known_ids(t, answer)
     if not masked:
         raise UsageError("the text holds no [MASK] for the answer to stand at", "put [MASK] where the answer belongs")
     if len(ids) != len(masked):
@@ -142,8 +143,8 @@ def _continuation(subject: Subject, request: TraceRequest, answer: str) -> Encod
     """Encode prompt and answer as one text; the labels are the tokens of the answer alone."""
     t = subject.task.tokenizer
     ids = _known_ids(t, answer)
-    encoded = encode_for_language_model(subject, replace(request, target=answer, prefix=(), pad=0))
-    first = encoded.generation.first
+    encoded = encode_for_language_model(subject, replace(request, target=answer, prefix=()))
+    first = encoded.decode.first
     if first < 0:
         n = len(t.framed(t.encode(request.text))) + len(ids)
         context = min(subject.task.config.text.max_len, MAX_TOKENS)
@@ -519,8 +520,7 @@ def training_settings(subject: Subject, request: TraceRequest) -> TrainConfig:
     """
     config = subject.task.config.train
     if request.lr is not None:
-        muon = replace(config.muon, matrix_lr=config.muon.matrix_lr * request.lr / config.lr)
-        config = replace(config, lr=request.lr, muon=muon)
+        config = replace(config, lr=request.lr, matrix_lr=config.matrix_lr * request.lr / config.lr)
     return config if request.optimizer is None else replace(config, optimizer=request.optimizer)
 
 
@@ -580,7 +580,7 @@ def learned_record(explanation: Explanation) -> JsonObject:
         "run": explanation.run.path.resolve().name,
         "checkpoint": request.checkpoint,
         "member": None if explanation.together is None else request.member,
-        "members": None if explanation.together is None else explanation.together.size,
+        "members": None if explanation.together is None else len(members_of(explanation.subject.weights)),
         "text": request.text,
         "answer": facts.answer,
         "steps": len(facts.learned.steps),
@@ -604,11 +604,7 @@ def _card(record: JsonObject, source: Path) -> str:
         "\n".join(["---", *head, "tags:", "- transformer", "---"]),
         f"# {cell_text(record['run'])} after {steps} on one text",
         f"{of} of {code(record['run'])} ({code(record['checkpoint'])}), after {steps} of {record['optimizer']} with "
-        f"learning rate {record['lr']:g} on the text below alone. Its loss went from {record['loss_before']:.4g} to "
-        f"{record['loss_after']:.4g} (label smoothing {record['smoothing']:g}). It was not evaluated.",
-        "| text | answer |\n| --- | --- |\n"
-        f"| {cell_text(record['text'], 1000)} | {cell_text(record['answer'], 1000)} |",
+        f"learning rate {record['lr']:g} on one text alone. Its loss went from {record['loss_before']:.4g} to "
+        f"{record['loss_after']:.4g}. It was not evaluated. `{LEARNED_RECORD}` has the text, its answer and the rest.",
     ]
-    if record["left_out"]:
-        text.append(f"Left out of these steps: {'; '.join(record['left_out'])}.")
     return "\n\n".join([*text, *(origin.of_descendant() if origin else [])]) + "\n"

@@ -2,23 +2,25 @@
 
 A manifest has the id, size and inputs of each tensor, and no values. The classes here are also the types that the page
 is compiled against (`typescript.py`). Most of their fields are those of a record of the explanation, which `_fields`
-takes over by name.
+takes over by name. `pack` gives the bytes of a tensor, which a server sends and a file holds.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 import msgspec
+import numpy as np
 
+from glassformer.errors import UsageError
 from glassformer.explain.capture.sites import Axis, Check, Step
 from glassformer.explain.capture.slices import wire_dtype
 from glassformer.explain.edits.apply import why_no_edits
 from glassformer.explain.edits.effects import WhatIf
 from glassformer.explain.edits.sweeps import why_no_sum
-from glassformer.explain.explanation import PRECISION, Explanation
-from glassformer.explain.inputs import FAMILIES, Answer, DecodeLog, EnsembleMember, GenerationInfo, Prediction, Stacks
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.inputs import FAMILIES, Answer, DecodeLog, Prediction, Stacks
 from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningFacts, known_answers, why_no_learning
 from glassformer.explain.request import TraceRequest
@@ -28,12 +30,14 @@ from glassformer.explain.subject import (
     CheckpointInfo,
     Labels,
     Subject,
+    View,
     checkpoint_sha256,
     checkpoint_step,
     examples,
     list_checkpoints,
 )
 from glassformer.models.build import d_ff_of, d_head_of
+from glassformer.models.ensemble import members_of
 from glassformer.nn.operations import OPERATIONS, Row, row_of
 
 Json = dict[str, Any]
@@ -68,8 +72,8 @@ class ModelInfo(TypedDict):
     vocab_size: int
     label_names: list[str] | None
     special_ids: Annotated[dict[str, int], 'Record<"pad" | "unk" | "bos" | "eos" | "mask", number>']
-    precision: str
-    """Precision of all numbers of an explanation; `predict` may answer in another one."""
+    n_members: int
+    """Number of models in the ensemble, 1 of a single model."""
 
 
 class LearnDefaults(TypedDict):
@@ -116,8 +120,8 @@ class Manifest(TypedDict):
     """Of a classifier of several labels all of them, and which is looked at; null for any other."""
     temperature: float | None
     """Of a classifier the one that was fitted on the validation texts; null where none was, or to other weights."""
-    together: Annotated[Json, EnsembleMember] | None
-    """The member of an ensemble that is traced, and the answer of all. null: a single model."""
+    together: Answer | None
+    """The answer of all members of an ensemble; null: a single model."""
     nodes: list[Step]
     """In order of computation, with an answer to learn up to its loss."""
     gradients: list[Step]
@@ -127,7 +131,6 @@ class Manifest(TypedDict):
     """The parameters that some node uses."""
     predictions: list[Annotated[Json, Prediction]]
     decode: Annotated[Json, DecodeLog]
-    generation: Annotated[Json, GenerationInfo]
     checks: list[Annotated[Json, Check]]
     warnings: list[str]
     """"3 of 9 tokens are unknown to the model", "cut to 256 tokens"; of a long text what is not shown."""
@@ -190,7 +193,7 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
         vocab_size=t.vocab_size,
         label_names=task.label_names,
         special_ids={"pad": t.pad_id, "unk": t.unk_id, "bos": t.bos_id, "eos": t.eos_id, "mask": t.mask_id},
-        precision=PRECISION,
+        n_members=len(members_of(subject.weights if isinstance(subject, View) else subject.model)),
     )
 
 
@@ -203,7 +206,7 @@ def run_info(subject: Subject) -> RunInfo:
         "examples": examples(subject),
         "checkpoints": list_checkpoints(subject),
         "limits": LIMITS,
-        "learn": _fields(LearnDefaults, train, matrix_lr=train.muon.matrix_lr, examples=answers[:N_ANSWERS]),
+        "learn": _fields(LearnDefaults, train, examples=answers[:N_ANSWERS]),
         "operations": operations_json(),
     }
 
@@ -212,3 +215,26 @@ def operations_json() -> dict[str, Json]:
     """Return every operation and the gradient of each of its arguments, by name."""
     names = [one for name, row in OPERATIONS.items() for one in (name, *(f"{name}.{to}" for to in row.gradients))]
     return {name: asdict(row_of(name)) for name in names}
+
+
+MAX_F16 = 6e4
+"""Tensors with larger values are sent as 32-bit floats; the largest 16-bit float is 65504."""
+MAX_TENSOR_BYTES = 64 << 20
+"""Larger tensors are refused; request a slice instead."""
+Packing: TypeAlias = Literal["f16", "f32", "i32", "u8"]
+"""The element types in which tensors are packed."""
+LAYOUTS: dict[Packing, str] = {"f16": "<f2", "f32": "<f4", "i32": "<i4", "u8": "u1"}
+
+
+def pack(array: np.ndarray, dtype: str) -> tuple[bytes, Packing]:
+    """Return the little-endian bytes of an array and their type: the requested one, or f32 where f16 would overflow."""
+    if dtype not in ("f32", "f16"):
+        raise UsageError(f"dtype is f32 or f16, and {dtype[:40]!r} came")
+    sent: Packing = "f32"
+    if array.dtype.kind != "f":
+        sent = "i32" if array.dtype.kind == "i" else "u8"
+    elif dtype == "f16" and np.abs(array, where=np.isfinite(array), out=np.zeros_like(array)).max(initial=0) <= MAX_F16:
+        sent = "f16"
+    if array.size * np.dtype(LAYOUTS[sent]).itemsize > MAX_TENSOR_BYTES:
+        raise UsageError(f"a tensor of shape {array.shape} is too large to send", "ask for a slice of it")
+    return np.ascontiguousarray(array, dtype=LAYOUTS[sent]).tobytes(), sent
