@@ -28,7 +28,7 @@ function gameOf(e: Explained, { prediction, target, foil }: AttributeRequest): G
   let measure = e.model.task.kind === "regressor" ? measureOfAnswer(e) : measureOfDifference(e, index, target, foil);
   if (foil !== undefined && measure.ids[0] === foil) throw new Refused(`target and foil are both ${foil}`, "choose another class or token to contrast with");
   if (!isClassifier && foil === undefined) measure = { ...measure, foil: null };
-  const position = measure.positions[0] ?? null, isMasked = e.manifest.generation.masked !== null;
+  const position = measure.positions[0] ?? null, isMasked = e.manifest.decode.masked !== null;
   let n = 0;
   const streams = e.encoded.streams.map((stream, i) => {
     const isCut = position !== null && !isMasked && i === e.encoded.streams.length - 1, size = isCut ? position + 1 : stream.ids.length;

@@ -23,8 +23,8 @@ const NUMBER = "[+-]?(?:[0-9]+(?:\\.[0-9]*)?|\\.[0-9]+)(?:[eE][+-]?[0-9]+)?";
 const EDIT = new RegExp(`^([A-Za-z0-9_.*]+)(?:\\[([a-z0-9_:;.\\-]*)\\])?(?:=(B|mean|blocked|skip)(?:\\[([a-z0-9_:;.\\-]*)\\])?|=(${NUMBER})|\\*(${NUMBER}))$`);
 const HINT = "write a step, a slice and =NUMBER, *NUMBER, =B, =blocked, =skip: decoder.1.cross.head2=0";
 const MOST = 1e4;
-/** What scores of blocked keys are set to: the lowest 32-bit float, halved. */
-const BLOCKED = -(2 - 2 ** -23) * 2 ** 126;
+/** What scores of blocked keys are set to: a quarter of the lowest 32-bit float. */
+const BLOCKED = -(2 - 2 ** -23) * 2 ** 125;
 
 function parse(text: string): Edit {
   const [, step, slice = "", word, other = "", value, factor] = EDIT.exec(text.trim()) ?? [];

@@ -4,7 +4,7 @@
  */
 import { run, type Values } from "../tensors/walk";
 import { argumentsOf, rowOfStep } from "../trace/operations";
-import type { Effect, Manifest, Prediction, StatesSweep, Sweep, SweepRow, TraceNode, WhatIf } from "../types";
+import type { Effect, Manifest, Prediction, Sweep, SweepRow, TraceNode, WhatIf } from "../types";
 import { Edits, unaffected } from "./edits";
 import { answerOf, type Explained, given, nodesOf, numberText, predictionsOf, readable, textAnswer, withMinus } from "./explain";
 import { execute, type Steps } from "./program";
@@ -29,10 +29,10 @@ export const namesOf = ({ look, model }: Explained) => look?.names ?? model.task
 const named = (e: Explained, id: number) => readable(e.model, namesOf(e), id);
 
 /** The indices of the predictions that make the answer. */
-export function answered({ manifest: { predictions, generation } }: Explained): number[] {
+export function answered({ manifest: { predictions, decode } }: Explained): number[] {
   if (predictions.length && predictions[0]!.position === null) return [0];
-  if (generation.masked?.length) return generation.masked;
-  return predictions.flatMap(({ position }, i) => (position !== null && position >= generation.first ? [i] : []));
+  if (decode.masked?.length) return decode.masked;
+  return predictions.flatMap(({ position }, i) => (position !== null && position >= decode.first ? [i] : []));
 }
 
 function checkAnswer(e: Explained): void {
@@ -135,7 +135,7 @@ export function withEdits(base: Explained, edits: readonly string[], other: Expl
   }
   const what: WhatIf = {
     edits: tap.texts, applied: tap.applied, unchanged: tap.unchanged, answer_before: base.manifest.answer.headline, answer_after: answer?.headline ?? null, why_not,
-    same: [...steps].filter(([one, { data }]) => same(data, base.steps.get(one)?.data)).map(([one]) => one), effects: effectsOf(base, before, output),
+    same: [...steps].filter(([one, { data }]) => same(data, base.steps.get(one)?.data)).map(([one]) => one), effects: effectsOf(base, before, output), member: null,
   };
   const kept = answer ?? textAnswer(base.manifest.answer.headline, given({ ...encoded, decode: base.manifest.decode }, predictions));
   const manifest: Manifest = { ...base.manifest, id, request, answer: kept, predictions, checks: [], edited: what, nodes: nodesOf(model, encoded, steps) };
@@ -150,16 +150,16 @@ type Variants = readonly (readonly [name: string, edits: readonly string[]])[];
 export type Progress = (done: number, of: number) => Promise<void>;
 
 /** What several named sets of edits change; a set may be empty. */
-async function swept(e: Explained, variants: Variants, measure: Measure, progress: Progress, isEach = false): Promise<Sweep> {
+async function swept(e: Explained, variants: Variants, measure: Measure, progress: Progress, isEach = false, other: Explained | null = null): Promise<Sweep> {
   const base = outputOf(e.steps), whole = followed(measure, base), before = read(e, measure, base), rows: SweepRow[] = [];
   for (const [name, edits] of variants) {
     await progress(rows.length, variants.length);
-    const logits = edits.length ? outputOf(edited(e, edits, null, ["logits"]).steps) : base;
+    const logits = edits.length ? outputOf(edited(e, edits, other, ["logits"]).steps) : base;
     const [values, texts] = [followed(measure, logits), read(e, measure, logits)], changes = values.map((x, i) => x - whole[i]!);
     const at = changes.indexOf(Math.min(...changes));
     rows.push({
       name, edits: [...edits], value_before: sum(whole), value_after: sum(values), before: before[at]!, after: texts[at]!, n_changed: texts.filter((text, i) => text !== before[i]).length,
-      position: measure.positions[at] ?? null, effects: isEach ? effectsOf(e, base, logits) : [], alone: null, direct: null,
+      position: measure.positions[at] ?? null, effects: isEach ? effectsOf(e, base, logits) : [], alone: null, direct: null, back: null,
     });
   }
   return { rows, target: measure.target, contrast: measure.contrast, position: measure.positions[0] ?? null, value: sum(whole), untrained: null, error: null };
@@ -291,25 +291,17 @@ function* computedParts(e: Explained, id: string, slopes: Values): Generator<Par
   if (bias) yield [node.params.bias!, "", sum(rows.map((row) => dot(bias.data, row)))];
 }
 
-/** The share of the answer that each state of the residual stream carries, exchanged between two texts. */
-async function sweepStates(e: Explained, other: Explained, progress: Progress): Promise<StatesSweep> {
+/** What each state of the residual stream carries: exchanged between two texts, in both directions. */
+async function sweepStates(e: Explained, other: Explained, progress: Progress): Promise<Sweep> {
   const [measure, answer, foil] = compared(e, other), [a, b] = [e, other].map((one) => followed(measure, outputOf(one.steps))[0]!) as [number, number];
   const least = measure.scale ? MIN_DEVIATIONS * e.model.task.scale[1] : MIN_DIFFERENCE;
   if (Math.abs(a - b) < least) throw new Refused(`the ${measure.scale ? `number is ${answer} for one text and ${foil} for` : `logit difference is ${a.toFixed(2)} in one text and ${b.toFixed(2)} in`} the other, too similar for shares`, "choose texts whose answers are more certain");
-  const end = e.manifest.generation.masked ? null : measure.positions[0] ?? null, rows: StatesSweep["rows"] = [], all = statesOf(e);
-  let [done, of] = [0, all.reduce((n, states, i) => n + states.length * pairsOf(e, other, i, end).length, 0)];
-  for (const [i, states] of all.entries()) for (const state of states) {
-    const none = () => e.encoded.streams[i]!.ids.map((): number | null => null), row = { stream: e.encoded.streams[i]!.name as string, state, noising: none(), denoising: none() };
-    for (const [here, there] of pairsOf(e, other, i, end)) {
-      await progress(done++, of);
-      const value = (one: Explained, two: Explained, p: number, q: number) => followed(measure, outputOf(edited(one, [`${state}[token:${p}]=B[token:${q}]`], two, ["logits"]).steps))[0]!;
-      row.noising[here] = (a - value(e, other, here, there)) / (a - b);
-      row.denoising[here] = (value(other, e, there, here) - b) / (a - b);
-    }
-    rows.push(row);
-  }
-  if (rows.every(({ noising }) => noising.every((share) => share === null))) throw new Refused("no token of one text stands for one of the other: the texts share no beginning and no end", "choose texts of equally many tokens");
-  return { position: measure.positions[0] ?? null, answer, other_answer: foil, difference: a, other_difference: b, rows };
+  const end = e.manifest.decode.masked ? null : measure.positions[0] ?? null;
+  const places = statesOf(e).flatMap((states, i) => states.flatMap((state) => pairsOf(e, other, i, end).map(([here, there]) => ({ state, here, there }))));
+  if (!places.length) throw new Refused("no token of one text stands for one of the other: the texts share no beginning and no end", "choose texts of equally many tokens");
+  const exchanged = (to: "here" | "there", from: "here" | "there") => places.map((place): [string, string[]] => [place.state, [`${place.state}[token:${place[to]}]=B[token:${place[from]}]`]]);
+  const found = await swept(e, exchanged("here", "there"), measure, progress, false, other), back = await swept(other, exchanged("there", "here"), measure, progress, false, e);
+  return { ...found, target: answer, contrast: foil, rows: found.rows.map((row, i) => ({ ...row, position: places[i]!.here, back: { ...back.rows[i]!, position: places[i]!.there } })) };
 }
 
 function compared(a: Explained, b: Explained): [Measure, string, string] {
@@ -320,8 +312,8 @@ function compared(a: Explained, b: Explained): [Measure, string, string] {
   }
   const alike = new Refused("both texts have the same answer", "choose a second text with another answer"), [one, two] = [a.manifest, b.manifest];
   if (one.labels && two.labels && one.labels.shown !== two.labels.shown) throw new Refused("the two texts are looked at for different labels", "choose the same for the second, too");
-  if (String(one.generation.masked) !== String(two.generation.masked)) throw new Refused("both texts need [MASK] at the same positions", "change other tokens");
-  if (one.generation.first !== two.generation.first) throw new Refused("both prompts need equally many tokens", "change a token of the prompt for another");
+  if (String(one.decode.masked) !== String(two.decode.masked)) throw new Refused("both texts need [MASK] at the same positions", "change other tokens");
+  if (one.decode.first !== two.decode.first) throw new Refused("both prompts need equally many tokens", "change a token of the prompt for another");
   const [first, second] = [answered(a), answered(b)], chosen = (e: Explained, i: number) => (e.manifest.predictions[0]!.position === null ? e.manifest.predictions[0]!.top[0]! : chosenOf(e.manifest.predictions[i]!)).id;
   const at = first.findIndex((i, n) => n < second.length && chosen(a, i) !== chosen(b, second[n]!));
   if (at < 0) throw alike;
@@ -342,7 +334,7 @@ function pairsOf(a: Explained, b: Explained, stream: number, end: number | null)
 }
 
 /** A sweep of one kind. */
-export function sweep(e: Explained, kind: string, other: Explained | null, prediction: number | undefined, progress: Progress): Promise<Sweep | StatesSweep> {
+export function sweep(e: Explained, kind: string, other: Explained | null, prediction: number | undefined, progress: Progress): Promise<Sweep> {
   if (kind === "parts") return sweepParts(e, progress);
   if (kind === "keys") return sweepKeys(e, progress);
   if (kind === "layers") return sweepLayers(e, progress);

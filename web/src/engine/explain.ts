@@ -78,7 +78,7 @@ const percent = (p: number) => (p > 0.999 ? ">99.9%" : `${(100 * p).toFixed(1)}%
 
 /** The answer that is read from the output, where no text is decoded; of edits compared with that `before`. */
 export function answerOf(model: Model, look: Look | null, encoded: Encoded, text: string, output: Values, predictions: readonly Prediction[], before?: Values): Answer {
-  const { task } = model, { masked } = encoded.generation;
+  const { task } = model, { masked } = encoded.decode;
   if (masked) {
     const width = output.shape.at(-1)!, hidden = new Set(task.without_text);
     if (!masked.length) return { headline: text, detail: `no ${MASK}` };
@@ -218,22 +218,22 @@ export function explainEncoded(model: Model, run: RunInfo, request: TraceRequest
   const answer = decode.hypotheses.length ? textAnswer(encoded.text, decode) : answerOf(model, look, encoded, request.text, output, predictions);
   const nodes = nodesOf(model, encoded, steps), manifest: Manifest = {
     format: "glassformer-trace-1", id, model: look ? { ...run.model, label_names: look.names } : run.model, request, streams: encoded.streams, answer, labels: look?.labels ?? null,
-    temperature: model.task.temperature, together: null, nodes: nodes.filter((node) => !isGradient(node)), gradients: nodes.filter(isGradient), params, predictions, decode, generation: encoded.generation,
+    temperature: model.task.temperature, together: null, nodes: nodes.filter((node) => !isGradient(node)), gradients: nodes.filter(isGradient), params, predictions, decode,
     checks: [], warnings: encoded.warnings, refused: {}, seconds: 0, edited: null, learning: null,
   };
   return { manifest, steps, encoded, model, look };
 }
 
 /** The log of a text with the log-probability that other predictions give it. */
-export function given({ decode, streams, generation }: Encoded, predictions: readonly Prediction[]): Encoded["decode"] {
-  const first = streams.length > 1 ? 0 : generation.first, [best, ...others] = decode.hypotheses;
+export function given({ decode, streams }: Encoded, predictions: readonly Prediction[]): Encoded["decode"] {
+  const first = streams.length > 1 ? 0 : decode.first, [best, ...others] = decode.hypotheses;
   const log_prob = predictions.slice(first).reduce((sum, { actual }) => sum + (actual?.log_prob ?? 0), 0);
   return best ? { ...decode, hypotheses: [{ ...best, log_prob }, ...others] } : decode;
 }
 
 /** The log of a text that was given, with the model's score of it. */
-function scored({ target, task }: Model, { decode, generation, following }: Encoded, predictions: readonly Prediction[]): Encoded["decode"] {
-  const written = predictions.slice(generation.first, following.length).flatMap(({ actual }) => (actual ? [actual] : []));
+function scored({ target, task }: Model, { decode, following }: Encoded, predictions: readonly Prediction[]): Encoded["decode"] {
+  const written = predictions.slice(decode.first, following.length).flatMap(({ actual }) => (actual ? [actual] : []));
   const log_prob = written.reduce((sum, one) => sum + one.log_prob, 0), all = written.map(({ id }) => id);
   const finished = all.at(-1) === task.special.eos, ids = finished ? all.slice(0, -1) : all;
   return { ...decode, hypotheses: [logged(target, { ids, score: log_prob / (all.length || 1) ** decode.settings.length_penalty, log_prob, finished, end: null })] };

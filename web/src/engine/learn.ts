@@ -48,14 +48,14 @@ function lessonOf(model: Model, names: readonly string[] | null, request: TraceR
       return { encoded, labels: [...encoded.following], text: encoded.text, target: null };
     }
     case "masked_language_model": {
-      const encoded = encode(model, request), masked = encoded.generation.masked ?? [], ids = knownIds(model, answer);
+      const encoded = encode(model, request), masked = encoded.decode.masked ?? [], ids = knownIds(model, answer);
       if (!masked.length) throw new Refused("the text holds no [MASK] for the answer to stand at", "put [MASK] where the answer belongs");
       if (ids.length !== masked.length) throw new Refused(`the answer has ${ids.length} tokens, and the text ${masked.length} [MASK]`);
       return { encoded, labels: encoded.streams[0]!.ids.map((_, i) => ids[masked.indexOf(i)] ?? null), text: ids.map((id) => encoded.streams[0]!.pieces[id] ?? model.source.tokenizer.stored(id)).join(" "), target: null };
     }
     case "language_model": {
       knownIds(model, answer);
-      const encoded = encode(model, { ...request, target: answer, prefix: [] }), { first } = encoded.generation;
+      const encoded = encode(model, { ...request, target: answer, prefix: [] }), { first } = encoded.decode;
       if (first < 0) throw new Refused("prompt and answer have more tokens than are read at once", "shorten them");
       return { encoded, labels: encoded.following.map((id, i) => (i < first ? null : id)), text: encoded.text, target: null };
     }

@@ -3,7 +3,7 @@
  * (`explain/inputs.py`). A new family is an entry of `FAMILIES`.
  */
 import { isGradient } from "../trace/steps";
-import type { DecodeLog, Manifest, Stream, TraceRequest } from "../types";
+import type { DecodeLog, Stream, TraceRequest } from "../types";
 import { beamSearch, sample, Writer, type Written } from "./decode";
 import { execute, type Feed, hashedNgrams, type Program } from "./program";
 import { decodedSpans, makeStream, pieceOf, type Vocabulary, withSpelling } from "./streams";
@@ -42,7 +42,6 @@ export interface Encoded {
   decode: DecodeLog;
   text: string;
   warnings: string[];
-  generation: Manifest["generation"];
 }
 
 /** A run in the page: its program, and its texts' tokens. */
@@ -121,7 +120,7 @@ function warningsOf(model: Model, tokens: readonly Token[], kept: readonly numbe
 const framed = <T>({ prefix, suffix }: TaskData["special"], tokens: readonly T[], none: (id: number) => T): T[] => [...prefix.map(none), ...tokens, ...suffix.map(none)];
 const bare = (id: number): { id: number; span: Span | null } => ({ id, span: null });
 const roomOf = ({ special }: TaskData, most: number) => Math.max(0, most - special.prefix.length - special.suffix.length);
-const nothing = (model: Model): DecodeLog => ({ kind: "none", settings: model.task.decode, hypotheses: [], steps: [], prefix: [] });
+const nothing = (model: Model): DecodeLog => ({ kind: "none", settings: model.task.decode, hypotheses: [], steps: [], prefix: [], first: 0, n_fixed: 0, suppressed: [], masked: null });
 
 /** A text for a text encoder, given the tokens that it reads. */
 function encodeKept(model: Model, text: string, tokens: readonly Token[], kept: readonly number[], keep: keyof typeof PARTS, reads: number): Encoded {
@@ -133,7 +132,7 @@ function encodeKept(model: Model, text: string, tokens: readonly Token[], kept: 
   stream = withSpelling(source, stream, read);
   return {
     feed: { ids: { text: stream.ids }, hidden: stream.padding, ngrams: stream.ngram_ids ?? undefined, bigrams: stream.bigram_ids ?? undefined },
-    streams: [stream], positions: [null], following: [null], decode: nothing(model), text: "", warnings, generation: { first: 0, n_fixed: 0, suppressed: [], masked: null },
+    streams: [stream], positions: [null], following: [null], decode: nothing(model), text: "", warnings,
   };
 }
 
@@ -193,7 +192,7 @@ function encodeForMasked(model: Model, { text }: TraceRequest): Encoded {
   return {
     ...encoded, positions: stream.ids.map((_, i) => i), following: stream.ids.map((id) => (source.special.has(id) ? null : id)),
     warnings: [...encoded.warnings, ...(masked.length ? [] : [`the text holds no ${MASK}, so each token is predicted from a text that shows it`])],
-    generation: { first: masked[0] ?? 0, n_fixed: stream.ids.length, suppressed: task.without_text, masked },
+    decode: { ...encoded.decode, first: masked[0] ?? 0, n_fixed: stream.ids.length, suppressed: task.without_text, masked },
   };
 }
 
@@ -220,7 +219,7 @@ function encodeForTranslator(model: Model, request: TraceRequest): Encoded {
     [text, spans, decode] = [request.target, given.slice(0, longest).map(({ span }) => span), { ...nothing(model), kind: "given", settings }];
   } else {
     const prefix = request.prefix ?? [], limit = Math.max(1, Math.min(task.max_len, settings.max_new_tokens, 2 * ids.length + 20));
-    decode = { kind: settings.sample ? "sample" : "beam", settings, hypotheses: [], steps: [], prefix };
+    decode = { ...nothing(model), kind: settings.sample ? "sample" : "beam", settings, prefix };
     if (isEmpty) decode.hypotheses = [logged(target, { ids: [], score: 0, log_prob: 0, finished: true, end: null })];
     else {
       const memory = program.nodes.findLast(({ id, stack }) => stack === "encoder" && !isGradient({ id }))!.id;
@@ -243,7 +242,7 @@ function encodeForTranslator(model: Model, request: TraceRequest): Encoded {
   const tgt = makeStream(target, "target", shown, text, nGiven);
   return {
     feed: { ids: { source: ids, target: tgt.ids } }, streams: [src, tgt], positions: tgt.ids.map((_, i) => i), following: follow(output.ids, output.finished, special.eos, tgt.ids.length),
-    decode, text, warnings, generation: { first: decode.kind === "given" ? 0 : nGiven - 1, n_fixed: 1, suppressed: task.suppressed, masked: null },
+    decode: { ...decode, first: decode.kind === "given" ? 0 : nGiven - 1, n_fixed: 1, suppressed: task.suppressed }, text, warnings,
   };
 }
 
@@ -256,7 +255,7 @@ function encodeForLanguageModel(model: Model, request: TraceRequest): Encoded {
   if (begins) warnings.push(`the prompt was truncated from ${prompt.length} to ${prompt.length - begins} tokens, keeping its end`);
   if (begins && context < task.max_len) warnings.push(`prediction reads up to ${task.max_len} tokens: it may answer differently`);
   let settings = { ...task.decode, sample: true, max_new_tokens: Math.min(NEW_TOKENS, task.decode.max_new_tokens), ...request.decode };
-  let decode: DecodeLog = { kind: "given", settings, hypotheses: [], steps: [], prefix: [] }, fresh: Written = { ids: [], score: 0, log_prob: 0, finished: false, end: null };
+  let decode: DecodeLog = { ...nothing(model), kind: "given", settings }, fresh: Written = { ids: [], score: 0, log_prob: 0, finished: false, end: null };
   if (!given.length) {
     const room = Math.max(1, context - (prompt.length - begins)), limit = MAX_EDITED - prompt.length;
     if (request.decode?.max_new_tokens === undefined) settings = { ...settings, max_new_tokens: Math.min(settings.max_new_tokens, limit > 0 ? limit : NEW_TOKENS, room) };
@@ -266,7 +265,7 @@ function encodeForLanguageModel(model: Model, request: TraceRequest): Encoded {
     }
     const read = context === task.max_len ? prompt : prompt.slice(begins);
     fresh = sample(new Writer(program, { ids: {} }, "text", undefined, task.hashed), read, settings.max_new_tokens, settings, special.eos, task.suppressed, context);
-    decode = { kind: "sample", settings, hypotheses: [logged(source, fresh)], steps: [], prefix: request.prefix ?? [] };
+    decode = { ...decode, kind: "sample", settings, hypotheses: [logged(source, fresh)], prefix: request.prefix ?? [] };
   }
   const all = [...prompt, ...fresh.ids], nPrompt = tokens.length;
   const [whole, allSpans] = decodedSpans(source, all), before = all.slice(0, nPrompt || 1), low = Array.from(request.text).length;
@@ -282,8 +281,7 @@ function encodeForLanguageModel(model: Model, request: TraceRequest): Encoded {
   const n = prompt.length - begins - given.length;
   return {
     feed: { ids: { text: ids }, ngrams: stream.ngram_ids ?? undefined }, streams: [stream], positions: ids.map((_, i) => i), following: follow(all.slice(begins + 1), fresh.finished, special.eos, ids.length),
-    decode, text: source.tokenizer.decode((given.length ? given : fresh.ids).filter((id) => !source.special.has(id))), warnings,
-    generation: { first: n - 1, n_fixed: n - (request.prefix?.length ?? 0), suppressed: task.suppressed, masked: null },
+    decode: { ...decode, first: n - 1, n_fixed: n - (request.prefix?.length ?? 0), suppressed: task.suppressed }, text: source.tokenizer.decode((given.length ? given : fresh.ids).filter((id) => !source.special.has(id))), warnings,
   };
 }
 

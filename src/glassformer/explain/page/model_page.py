@@ -1,0 +1,161 @@
+"""The page as one file that runs the model: weights, tokenizer and program, without a server or a connection.
+
+The steps that are recorded of one text are the program of all texts: operations, inputs and constants, and the size of
+every axis that is not one of tokens. The loss and the backward pass follow as steps of the same table of operations.
+`web/src/engine` executes them. Nothing in the file is executed but the script of the page.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import UsageError
+from glassformer.explain.attribution import erase_id, uses_mask_token
+from glassformer.explain.capture.slices import get_parameter, to_numpy
+from glassformer.explain.inputs import FAMILIES, encode
+from glassformer.explain.learn.backward import backward_pass, loss_steps
+from glassformer.explain.learn.learning import EncodedAnswer, Learner, learning_facts, training_settings
+from glassformer.explain.one_label import looked_at
+from glassformer.explain.page.manifest import plain, run_info
+from glassformer.explain.page.saved_page import WHOLE, asset, inline_page
+from glassformer.explain.request import TraceRequest
+from glassformer.explain.subject import Subject, View, examples
+from glassformer.explain.trace import Trace, record
+from glassformer.models import LanguageModel
+from glassformer.models.ensemble import members_of
+from glassformer.tasks import Task
+
+OPTIMIZERS = ("adamw", "adam", "sgd", "muon")
+MOST_BYTES, EXACT_BYTES = 60_000_000, 1_000_000
+"""Most bytes of weights in a file, and up to how many they are stored as 32-bit floats."""
+KNOWN = {
+    "normalizer": {"Sequence", "Lowercase", "Prepend", "Replace", "BertNormalizer", "NFC", "NFD", "NFKC", "NFKD"},
+    "pre_tokenizer": {"Sequence", "Split", "ByteLevel", "BertPreTokenizer"},
+    "model": {"WordLevel", "WordPiece", "BPE"},
+    "decoder": {"Sequence", "Fuse", "ByteLevel", "ByteFallback", "Replace", "Strip", "WordPiece"},
+}
+"""The parts of a tokenizer that the page reads."""
+
+
+def model_page(subject: Subject, requests: Sequence[TraceRequest], exact: bool = False) -> tuple[str, list[str]]:
+    """Return the page as text, which opens with these requests, and what is to be said of it, a sentence each.
+
+    Weights are rounded to 16 bits, unless they take at most 1 MB or all are wanted `exact`.
+
+    Raises:
+        UsageError: the page cannot read the run's tokenizer, or its weights take more than 60 MB.
+    """
+    first = requests[0] if requests else TraceRequest(next(iter(examples(subject)), "a"))
+    view = looked_at(subject, TraceRequest(first.text, checkpoint=first.checkpoint, member=first.member))
+    task, tokenizers = view.run.task, _tokenizers(view.run.task)
+    with torch.no_grad():
+        trace, learn = _program(view)
+    weights, packed = _weights(view, trace, exact)
+    steps = [plain(step.without_value()) for step in trace.values()]
+    data = {
+        "run": run_info(subject),
+        "task": _task(task, view),
+        "learn": learn,
+        "nodes": steps,
+        "params": {name: {"axes": axes} for name, axes in trace.params.items()},
+        "tokenizers": tokenizers,
+        "weights": weights,
+        "start": [request.to_json() for request in requests],
+    }
+    parts = [base64.b64encode(zlib.compress(part, 9)).decode("ascii") for part in (msgspec.json.encode(plain(data)), packed)]
+    return inline_page(asset("index.html"), asset(WHOLE), asset("app.css"), parts), []
+
+
+def _tokenizers(task: Task) -> list[Any]:
+    """Return the content of the run's tokenizers, one or those of source and target."""
+    content = msgspec.json.decode(task.tokenizer.to_json())
+    found = content.get("sides") or [content]
+    for part, known in KNOWN.items():
+        for one in found:
+            if unknown := _types(one.get(part)) - known:
+                message = f"this page cannot read the tokenizer's {part} {unknown.pop()}"
+                raise UsageError(message, "--no-model writes a page of the texts alone, without the model")
+    return found
+
+
+def _types(part: Any) -> set[str]:
+    """Return the type of a part of a tokenizer and of the parts within."""
+    if isinstance(part, list):
+        return set().union(*map(_types, part))
+    if not isinstance(part, dict):
+        return set()
+    inner = set().union(*(_types(part.get(name)) for name in ("normalizers", "pretokenizers", "decoders")))
+    return inner | ({part["type"]} if "type" in part else set())
+
+
+def _program(view: View) -> tuple[Trace, dict[str, Any]]:
+    """Return the trace of a text with the loss and the gradients of some answer, and how the run learns."""
+    encoded, task = encode(view, TraceRequest("a b" if not view.run.task.tokenizer.separator else "a [SEP] b")), view.task
+    inputs = dict(encoded.model_inputs)
+    if FAMILIES[task.explain_as][0] == "encoder":  # so that each mask is a step; it hides nothing
+        inputs["padding_mask"] = torch.ones_like(inputs["ids"], dtype=torch.bool)
+    trace = record(view.model, inputs)
+    if "logits" not in trace:
+        return trace, {"smoothing": 0.0, "max_grad_norm": 0.0, "groups": {}, "left_out": []}
+    number = 0.0 if task.explain_as == "regressor" else None
+    labels = [0] * trace["logits"].value.reshape(-1, trace["logits"].shape[-1]).shape[0] if number is None else []
+    answer = EncodedAnswer(encoded, [*labels], "", number)
+    learned = {}
+    for optimizer in OPTIMIZERS:
+        settings = training_settings(view, TraceRequest("a", optimizer=optimizer))
+        learned[optimizer] = learning_facts(Learner(view, answer, settings), 0.0, None)
+    facts = learned[OPTIMIZERS[0]]
+    added = loss_steps(trace["logits"], answer.labels, facts.smoothing, number)
+    backward = backward_pass({**trace, **added}, lambda name: get_parameter(view.model, name).detach(), trace.params)
+    trace.add(added | backward)
+    how = {"smoothing": facts.smoothing, "max_grad_norm": facts.max_grad_norm, "left_out": facts.left_out}
+    return trace, how | {"groups": {name: [asdict(group) for group in one.groups] for name, one in learned.items()}}
+
+
+def _weights(view: View, trace: Trace, exact: bool) -> tuple[dict[str, Any], bytes]:
+    """Return where each parameter stands among the bytes, and the bytes."""
+    values = {name: to_numpy(get_parameter(view.whole, name).detach()) for name in trace.params}
+    exact = exact or sum(4 * value.size for value in values.values()) <= EXACT_BYTES
+    dtype, places, packed = np.dtype("<f4" if exact else "<f2"), dict[str, Any](), bytearray()
+    for name, value in values.items():
+        packed += bytes(-len(packed) % 4)
+        places[name] = {"dtype": "f32" if exact else "f16", "shape": value.shape, "start": len(packed)}
+        packed += value.astype(dtype).tobytes()
+    if len(packed) > MOST_BYTES:
+        message = f"the weights take {len(packed) / 1e6:.0f} MB, and a page holds at most {MOST_BYTES / 1e6:.0f} MB"
+        raise UsageError(message, "--no-model writes a page of the texts alone, without the model")
+    return places, bytes(packed)
+
+
+def _task(task: Task, view: View) -> dict[str, Any]:
+    """Return what the texts and answers of a run need."""
+    t, config, decision, model = task.tokenizer, task.config, task.decision, members_of(view.whole)[0]
+    roles = {role: t.id_of(role) for role in ("pad", "unk", "bos", "eos", "mask")} | {"pad": t.pad_id}
+    around = {"ids": sorted(t.special_ids), "prefix": t.prefix, "suffix": t.suffix, "separator": list(t.separator)}
+    ngrams = model.ngrams if isinstance(model, LanguageModel) else None
+    hashed = ngrams and {"max_ngram": ngrams.max_ngram, "special": ngrams.n_special, "rows": ngrams.n_rows}
+    return {
+        "kind": task.explain_as,
+        "labels": task.label_names,
+        "max_len": min(config.text.max_len, int(model.max_len)),  # pyright: ignore[reportArgumentType]
+        "truncate": config.text.truncate,
+        "decode": asdict(config.decode),
+        "special": roles | around | {"imported": t.special is not None},
+        "suppressed": task.suppress_tokens,
+        "without_text": t.without_text,
+        "scale": decision.scale,
+        "thresholds": decision.thresholds,
+        "temperature": decision.temperature,
+        "erase": erase_id(task),
+        "masks": uses_mask_token(task),
+        "hashed": hashed,
+    }
