@@ -165,15 +165,14 @@ def test_a_second_text_of_another_model_is_refused() -> None:
             query()
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_a_refused_edit_leaves_nothing_behind(task: str) -> None:
-    run = matrix_run(task)
-    service, request = Service(run), request_of(task, "plain").to_json()
+def test_a_refused_edit_leaves_nothing_behind() -> None:
+    run = matrix_run("lm")
+    service, request = Service(run), request_of("lm", "plain").to_json()
     first = service.trace(request)
     hooks = [len(m._forward_hooks) for m in run.model.modules()]
     kept = [*service._traces]
     wrong = ["encoder.5.self=0", "logits[token:999]=0", "nothing", "logits=B", "x" * 201, "a*" + "1" * 190 + "x"]
-    for more in [*({"edits": [edit]} for edit in wrong), {"edits": ["encoder.9.state=B"], "other_text": "a b c"}]:
+    for more in [*({"edits": [edit]} for edit in wrong), {"edits": ["decoder.9.state=B"], "other_text": "a b c"}]:
         with pytest.raises(UsageError):
             service.trace(request | more)
     assert service._traces == kept and [len(m._forward_hooks) for m in run.model.modules()] == hooks

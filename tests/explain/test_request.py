@@ -43,7 +43,6 @@ def test_a_request_round_trips_through_json_and_takes_every_decoding_setting() -
         ({"text": "a", "prefix": [1, -1]}, r"prefix must be an array, .* at \[1\]"),
         ({"text": "a", "prefix": [10**5000]}, "got list at"),
         ({"text": "a", "prefix": [1] * 5000}, "at most 4,096 long"),
-        ({"text": "a", "member": -1}, "member"),
         ({"text": "a", "member": 10**9}, "member"),
         ({"text": "a", "checkpoint": "../../etc"}, "checkpoint"),
         ({"text": "a", "checkpoint": "step-1\n"}, "checkpoint"),

@@ -56,16 +56,6 @@ def test_each_step_on_the_way_can_be_replaced_and_the_others_are_made_of_it(fami
     assert torch.equal(traced(model, *args)[1], text), "nothing is left behind"
 
 
-@for_each("family", FAMILIES)
-def test_the_steps_of_another_text_give_its_answer(family: str) -> None:
-    """Every step of B in its place is B, whatever text was asked; A's own steps change nothing."""
-    model, a = a_model(family)
-    b = (*(torch.randint(20, x.shape) if x.dtype == torch.int64 else x for x in a),)
-    other, text = traced(model, *b)
-    t, output = tapped(model, a, lambda id, x: other[id].value.reshape(x.shape))
-    assert torch.equal(output, text) and t.edited
-
-
 def test_one_head_of_one_layer_is_cut_before_it_is_mixed_with_the_others() -> None:
     model, args = a_model("translator")
 

@@ -42,7 +42,7 @@ from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import UNK
 from glassformer.utils.console import announced
-from glassformer.utils.formatting import shortened
+from glassformer.utils.formatting import counted, shortened
 
 BATCH_TOKENS = 4096
 """Maximum tokens per batch: more is not faster on a CPU, since they do not fit in its caches."""
@@ -597,30 +597,23 @@ def _warnings(
     explanation: Explanation, value_fn: ValueFunction, completeness: Completeness | None, *tests: Faithfulness
 ) -> list[str]:
     """Return the caveats of the scores, one sentence each."""
-    warnings = []
-    if value_fn.n_words == 0:
+    n, several = value_fn.n_words, len(explanation.streams) > 1
+    if n == 0:
         return ["there is no word to erase"]
-    if not uses_mask_token(explanation.subject.task):
-        warnings.append(
-            f"the model was not trained with word masking: a text with {UNK} is unlike its training data, "
-            "which is part of the effect of erasing"
-        )
-    elif len(explanation.streams) > 1:
-        warnings.append("source words were masked in training, but target words never were")
-    if completeness is not None and not completeness.ok:
-        warnings.append(
-            f"after {completeness.n_steps} steps the sum of the scores is off by {completeness.relative:.0%} of the "
-            "range: rely only on the largest scores"
-        )
-    n_single = _share_sizes(value_fn.n_words).count(1)
-    if completeness is None and n_single:
-        warnings.append(
-            f"{n_single} of the {len(SHARES)} parts of comprehensiveness erase a single word, as leave-one-out does: "
-            "there this ranking is the best possible by construction"
-        )
-    if value_fn.n_words < MIN_WORDS:
-        n = "only one word" if value_fn.n_words == 1 else f"only {value_fn.n_words} words"
-        warnings.append(f"{n} can be erased, and random rankings of so few words are often as good as the best")
-    elif not any(test.beats_random for test in tests):
-        warnings.append("this ranking of words is no more faithful to the model than random rankings")
-    return warnings
+    masks, single = uses_mask_token(explanation.subject.task), _share_sizes(n).count(1)
+    sentences = {
+        f"the model was not trained with word masking: a text with {UNK} is unlike its training data, "
+        "which is part of the effect of erasing": not masks,
+        "source words were masked in training, but target words never were": masks and several,
+        "the sum of the scores is off by more than 2% of the range: rely only on the largest scores": (
+            completeness is not None and not completeness.ok
+        ),
+        f"{single} of the {len(SHARES)} parts of comprehensiveness erase a single word, as leave-one-out does: "
+        "there this ranking is the best possible by construction": completeness is None and single > 0,
+        f"only {counted(n, 'words')} can be erased, and random rankings of so few words are often as good as the "
+        "best": n < MIN_WORDS,
+        "this ranking of words is no more faithful to the model than random rankings": (
+            n >= MIN_WORDS and not any(test.beats_random for test in tests)
+        ),
+    }
+    return [sentence for sentence, holds in sentences.items() if holds]

@@ -333,10 +333,12 @@ def explain_encoded(
         trace_id: the name of the explanation on the page.
         started: when the work began, on `time.perf_counter`.
     """
-    logits = rows_of(output_of(records))[: len(encoded.positions)]
-    predictions = top_predictions(view.task, logits, encoded.positions, encoded.following)
-    decode = _scored(view, encoded) if encoded.decode.kind == "given" else encoded.decode
-    answer, together, warnings = _answer(view, decode, encoded, output_of(records)), None, encoded.warnings
+    output = output_of(records)
+    predictions = top_predictions(
+        view.task, rows_of(output)[: len(encoded.positions)], encoded.positions, encoded.following
+    )
+    decode = _scored(view, encoded, output)
+    answer, together, warnings = _answer(view, decode, encoded, output), None, encoded.warnings
     if view.together is not None:
         together = _answer_together(view.together, request, encoded)
         warnings = [*warnings, together_and_own(view, together, answer)]
@@ -380,15 +382,14 @@ def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog
     return encoded.decode, text_answer(encoded.text, encoded.decode), encoded.streams
 
 
-def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
-    """Return the log of a given target, or of the answer that a prompt should have, with the model's score of it."""
-    with exact_no_grad(subject.model):
-        log_probs = exact_forward(subject.model, **encoded.model_inputs)[0].double().log_softmax(dim=-1)
-    start = encoded.generation.first
+def _scored(subject: Subject, encoded: EncodedText, output: Tensor | None) -> DecodeLog:
+    """Return the log; of a given target, or of the answer that a prompt should have, with the model's score of it."""
+    if output is None or encoded.decode.kind != "given":
+        return encoded.decode
+    log_probs, start = output.double().log_softmax(dim=-1), encoded.generation.first
     ids = [token for token in encoded.following[start:] if token is not None]
     log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids, start))
-    penalty = encoded.decode.settings.length_penalty
-    score = log_prob / length_penalties(len(ids), penalty)[len(ids)]
+    score = log_prob / length_penalties(len(ids), encoded.decode.settings.length_penalty)[len(ids)]
     finished = ids[-1] == subject.task.tokenizer.of_targets.eos_id
     target = Hypothesis(ids[:-1] if finished else ids, score, log_prob, finished)
     return replace(encoded.decode, hypotheses=[logged(target, subject.task.tokenizer)])
@@ -404,12 +405,9 @@ def _answer(view: View, decode: DecodeLog, encoded: EncodedText, output: Tensor 
 def _answer_together(all_of: View, request: TraceRequest, encoded: EncodedText) -> Answer:
     """Return the answer of all members of an ensemble."""
     output = None
-    match encoded.decode.kind:
-        case "none":
-            with exact_no_grad(all_of.model):
-                output = exact_forward(all_of.model, **encoded.model_inputs)[0]
-        case "given":
-            encoded = replace(encoded, decode=_scored(all_of, encoded))
-        case _:
-            encoded = encode(all_of, request)
-    return _answer(all_of, encoded.decode, encoded, output)
+    if encoded.decode.kind in ("none", "given"):
+        with exact_no_grad(all_of.model):
+            output = exact_forward(all_of.model, **encoded.model_inputs)[0]
+    else:
+        encoded = encode(all_of, request)
+    return _answer(all_of, _scored(all_of, encoded, output), encoded, output)

@@ -358,25 +358,22 @@ def framed_spans(t: Tokenizer, spans: Sequence[Span | None]) -> list[Span | None
     return [*[None] * len(t.prefix), *spans, *[None] * len(t.suffix)]
 
 
-def input_warnings(
-    ids: Sequence[int], kept: Sequence[int], t: Tokenizer, name: str, keep: str, *, reads: int = 0
-) -> list[str]:
+def input_warnings(n: int, kept: Sequence[int], t: Tokenizer, name: str, keep: str, reads: int) -> list[str]:
     """Return a sentence each for an empty text, truncation and unknown tokens.
 
-    The model reads the tokens with the indices `kept`, the part `keep` of `PARTS`; in prediction it `reads` so many.
+    Of n tokens the model reads `kept`, the part `keep` of `PARTS`; prediction `reads` so many.
     """
     warnings: list[str] = []
-    if not ids:
+    if not n:
         warnings.append(f"{name} is empty")
-    if len(kept) < len(ids):
-        warnings.append(f"{name} was truncated from {len(ids)} to {len(kept)} tokens, keeping its {PARTS[keep]}")
-        if len(kept) < min(len(ids), reads):
+    if len(kept) < n:
+        warnings.append(f"{name} was truncated from {n} to {len(kept)} tokens, keeping its {PARTS[keep]}")
+        if len(kept) < min(n, reads):
             warnings.append(
                 f"an explanation shows at most {MAX_TOKENS} tokens, and prediction reads up to {reads}: "
                 "it may answer differently"
             )
-    n_unknown = sum(ids[i] == t.unk_id for i in kept)
-    if n_unknown:
+    if n_unknown := kept.count(t.unk_id):
         verb = "is" if n_unknown == 1 else "are"
         ngrams = ", but the model reads their n-grams" if t.ngrams else ""
         warnings.append(f"{n_unknown} of {len(kept)} tokens of {name} {verb} unknown to the model{ngrams}")
@@ -393,42 +390,33 @@ def encode_for_classifier(subject: Subject, request: TraceRequest) -> EncodedTex
     else:
         spans = t.offsets(read)
     ids, keep = t.encode(read), keep or text.truncate
-    [(_, surfaces)] = t.encode_with_surfaces([read]) if t.ngrams else [([], [])]
-    kept = t.truncate(ids, t.room(min(text.max_len, MAX_TOKENS)), keep, list(range(len(ids))))
-    return encode_kept(subject, request, ids, spans, surfaces, kept, keep, t.room(text.max_len))
+    [(_, surfaces)] = t.encode_with_surfaces([read]) if t.ngrams else [(ids, [""] * len(ids))]
+    kept = t.truncate(ids, t.room(min(text.max_len, MAX_TOKENS)), keep, [*zip(ids, spans, surfaces, strict=True)])
+    return encode_kept(subject, request, len(ids), kept, keep, t.room(text.max_len))
 
 
 def encode_kept(
-    subject: Subject,
-    request: TraceRequest,
-    ids: Sequence[int],
-    spans: Sequence[Span | None],
-    surfaces: Sequence[str],
-    kept: Sequence[int],
-    keep: str,
-    reads: int,
+    subject: Subject, request: TraceRequest, n: int, kept: Sequence[tuple[int, Span | None, str]], keep: str, reads: int
 ) -> EncodedText:
-    """Encode, for a text encoder, the tokens with the indices `kept`, with their n-grams and bigrams.
+    """Encode for a text encoder the tokens of a text that it reads, with their n-grams and bigrams.
 
     Args:
         subject: what is explained.
         request: the request.
-        ids: the tokens of the text.
-        spans: their characters in the text of the request.
-        surfaces: their surface forms, for n-grams; may be empty.
-        kept: which of them the model reads.
+        n: the number of all tokens of the text.
+        kept: those that the model reads, each with its characters and its surface form.
         keep: which part that is, of `PARTS`.
         reads: how many of them prediction reads.
     """
     t = subject.task.tokenizer
-    warnings = input_warnings(ids, kept, t, "the text", keep, reads=reads)
-    ids, spans = t.framed([ids[i] for i in kept]), framed_spans(t, [spans[i] for i in kept])
+    warnings = input_warnings(n, [id for id, *_ in kept], t, "the text", keep, reads)
+    ids, spans = t.framed([id for id, *_ in kept]), framed_spans(t, [span for _, span, _ in kept])
     stream = make_stream(t, "text", ids, spans, request.text)
     inputs: dict[str, Any] = {"ids": torch.tensor([stream.ids], device=subject.device)}
     if any(stream.padding):
         inputs["padding_mask"] = ~torch.tensor([stream.padding], device=subject.device)
     if t.ngrams is not None:
-        stream, ngram_batch = add_ngrams(t, stream, [surfaces[i] for i in kept] or [""])
+        stream, ngram_batch = add_ngrams(t, stream, [surface for *_, surface in kept] or [""])
         inputs["ngram_batch"] = ngram_batch.to(subject.device)
     if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
         stream = add_bigrams(stream, bigrams)
@@ -456,15 +444,15 @@ def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedTex
     max_len = min(reads, MAX_TOKENS - 1)  # and [EOS], or [BOS]
     ids, spans = ([], []) if empty else (t.encode(request.text), t.offsets(request.text))
     room = t.room(max_len)
-    warnings = input_warnings(ids, range(min(room, len(ids))), t, "the text", "head", reads=t.room(reads))
+    warnings = input_warnings(len(ids), ids[:room], t, "the text", "head", t.room(reads))
     source = t.with_end(t.framed(ids[:room])) or [t.pad_id]
     source_spans = framed_spans(t, spans[:room])
     source_spans += [None] * (len(source) - len(source_spans))
     src = make_stream(t, "source", source, source_spans, request.text)
     if request.target is not None:
         target, text = t.of_targets.encode(request.target), request.target
-        warnings += input_warnings(target, range(min(max_len, len(target))), t, "the target", "head", reads=reads)
         output, finished, output_spans = target[:max_len], True, [*t.of_targets.offsets(text)[:max_len]]
+        warnings += input_warnings(len(target), output, t, "the target", "head", reads)
         decode = DecodeLog("given", settings)
     else:
         if empty:  # as in prediction, it has an empty translation
@@ -509,9 +497,10 @@ def encode_for_masked_language_model(subject: Subject, request: TraceRequest) ->
     first = ids.index(t.mask_id) if t.mask_id in ids else 0
     chunk = first // reads * reads
     start = chunk + (first - chunk) // room * room
-    kept = range(start, min(start + room, chunk + reads, len(ids)))
-    keep = "head" if start == 0 else "tail" if kept.stop == len(ids) else "middle"
-    encoded = encode_kept(subject, request, ids, spans, surfaces, kept, keep, min(reads, len(ids) - chunk))
+    stop = min(start + room, chunk + reads, len(ids))
+    keep = "head" if start == 0 else "tail" if stop == len(ids) else "middle"
+    kept = [*zip(ids, spans, surfaces or [""] * len(ids), strict=True)][start:stop]
+    encoded = encode_kept(subject, request, len(ids), kept, keep, min(reads, len(ids) - chunk))
     [stream] = encoded.streams
     masked = [i for i, token in enumerate(stream.ids) if token == t.mask_id]
     none = [] if masked else [f"the text holds no {MASK}, so each token is predicted from a text that shows it"]
@@ -583,7 +572,7 @@ def encode_for_language_model(subject: Subject, request: TraceRequest) -> Encode
     context = min(model.max_len, MAX_TOKENS)
     start = window_start(len(prompt), context)
     read = prompt if prompt_ids else []
-    warnings = input_warnings(read, range(start, len(read)), t, "the prompt", "tail", reads=model.max_len)
+    warnings = input_warnings(len(read), read[start:], t, "the prompt", "tail", model.max_len)
     suppressed = subject.task.suppress_tokens
     if given:
         decode, new, finished = DecodeLog("given", settings), list[int](), False
