@@ -176,7 +176,7 @@ def test_a_given_target_is_scored(runs: Runs) -> None:
 
 def is_decoded_as_traced(e: Explanation) -> bool:
     """Return whether decoding, with cached keys, summed up the log-probabilities of the single pass."""
-    first = 0 if len(e.streams) > 1 else e.generation.first
+    first = 0 if len(e.streams) > 1 else e.decode.first
     total = sum(p.actual.log_prob for p in e.predictions[first:] if p.actual is not None)
     return e.decode.hypotheses[0].log_prob == pytest.approx(total, rel=1e-4, abs=1e-4)
 
@@ -208,7 +208,7 @@ def test_a_prefix_is_forced(runs: Runs, name: str) -> None:
 def test_the_first_generated_token_is_shown_first(runs: Runs, name: str, request_: dict[str, Any], first: int) -> None:
     """The default of a request, as of `--json`, and a saved page start at the same token."""
     e = explain(runs[name], TraceRequest.from_dict({"text": TEXTS[name]} | request_))
-    info = e.manifest()["generation"]
+    info = e.manifest()["decode"]
     assert info["first"] == first == prediction_index(e, None)
     assert name == "classify" or written(e)[0] == first
     fixed = {"classify": 0, "translate": 1, "lm": e.streams[-1].n_given - len(request_.get("prefix", ()))}

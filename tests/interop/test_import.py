@@ -61,7 +61,7 @@ def test_every_number_of_an_explanation_is_recomputed(form: str, fresh: Any) -> 
         [guesses] = answer["guesses"]
         assert {one["token"] for one in guesses}.isdisjoint(WORDS[:5]) and len(guesses) == len(WORDS) - 5
         assert sum(one["probability"] for one in guesses) == pytest.approx(1.0)
-        assert e.generation.masked == [2] and e.answer["headline"] == answer["filled"]
+        assert e.decode.masked == [2] and e.answer["headline"] == answer["filled"]
     [stream] = e.streams
     assert stream.special[0] and stream.special[-1] and stream.words[0] == -1
 

@@ -44,7 +44,6 @@ export interface Manifest {
   params: Record<string, { axes: Axis[] }>;
   predictions: Prediction[];
   decode: DecodeLog;
-  generation: { first: number; n_fixed: number; suppressed: number[]; masked: number[] | null };
   checks: { name: string; value: number; ok: boolean; meaning: string }[];
   /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens"; of a long text what is not shown. */
   warnings: string[];
@@ -228,7 +227,7 @@ export interface Candidate {
   log_prob: number;
 }
 
-/** How the target was decoded. */
+/** How the text was decoded: where generated tokens begin, and how they were found. */
 export interface DecodeLog {
   /** given: the target was part of the request; none: a classifier. */
   kind: "beam" | "sample" | "given" | "none";
@@ -240,6 +239,14 @@ export interface DecodeLog {
   steps: BeamCandidate[][];
   /** Ids of the forced prefix. */
   prefix: number[];
+  /** Position before the first generated token, or, for a given translation, before its first token; 0 for a classifier. */
+  first: number;
+  /** Number of tokens of the last stream that no prefix can change: [BOS], or the prompt. */
+  n_fixed: number;
+  /** Ids that are never generated. */
+  suppressed: number[];
+  /** Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class. */
+  masked: number[] | null;
 }
 
 /** Decoding of a translator or a language model. */

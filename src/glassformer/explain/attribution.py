@@ -212,7 +212,7 @@ def make_value_function(explanation: Explanation, request: AttributeRequest) -> 
     [position] = measure.positions
     # Cloned, so that inference tensors can take part in autograd.
     inputs = {n: x.clone() if isinstance(x, Tensor) else x for n, x in explanation.model_inputs.items()}
-    if explanation.generation.masked is not None:
+    if explanation.decode.masked is not None:
         inputs["selected"] = torch.arange(inputs["ids"].shape[1], device=inputs["ids"].device)[None] == position
     elif position is not None:  # what a decoder's prediction depends on
         last = INPUTS[explanation.streams[-1].name]

@@ -147,10 +147,10 @@ class Explanation(EncodedText):
 
         Of a masked language model these are all tokens where none is masked.
         """
-        if self.generation.masked:
-            return self.generation.masked
+        if self.decode.masked:
+            return self.decode.masked
         positions = enumerate(p.position for p in self.predictions)
-        return [i for i, position in positions if position is not None and position >= self.generation.first]
+        return [i for i, position in positions if position is not None and position >= self.decode.first]
 
     def manifest(self) -> Manifest:
         """Return all that the page needs except tensors, as JSON data."""
@@ -386,7 +386,7 @@ def _scored(subject: Subject, encoded: EncodedText, output: Tensor | None) -> De
     """Return the log; of a given target, or of the answer that a prompt should have, with the model's score of it."""
     if output is None or encoded.decode.kind != "given":
         return encoded.decode
-    log_probs, start = output.double().log_softmax(dim=-1), encoded.generation.first
+    log_probs, start = output.double().log_softmax(dim=-1), encoded.decode.first
     ids = [token for token in encoded.following[start:] if token is not None]
     log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids, start))
     score = log_prob / length_penalties(len(ids), encoded.decode.settings.length_penalty)[len(ids)]
@@ -399,7 +399,7 @@ def _answer(view: View, decode: DecodeLog, encoded: EncodedText, output: Tensor 
     """Return what a model answers, given the log of its decoding or its output for the text."""
     if output is None or decode.hypotheses:
         return text_answer(encoded.text, decode)
-    return answer_without_decoding(view, encoded.streams[0].text, encoded.generation.masked, output)
+    return answer_without_decoding(view, encoded.streams[0].text, encoded.decode.masked, output)
 
 
 def _answer_together(all_of: View, request: TraceRequest, encoded: EncodedText) -> Answer:

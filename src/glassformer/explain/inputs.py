@@ -230,7 +230,7 @@ class LoggedHypothesis:
 
 @dataclass(frozen=True)
 class DecodeLog:
-    """How the target was decoded."""
+    """How the text was decoded: where generated tokens begin, and how they were found."""
 
     kind: Literal["beam", "sample", "given", "none"]
     """given: the target was part of the request; none: a classifier."""
@@ -242,6 +242,15 @@ class DecodeLog:
     """The candidates of each step of a beam search, best first."""
     prefix: list[int] = field(default_factory=list)
     """Ids of the forced prefix."""
+    first: int = 0
+    """Position before the first generated token, or, for a given translation, before its first token; 0 for a
+    classifier."""
+    n_fixed: int = 0
+    """Number of tokens of the last stream that no prefix can change: [BOS], or the prompt."""
+    suppressed: list[int] = field(default_factory=list)
+    """Ids that are never generated."""
+    masked: list[int] | None = None
+    """Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class."""
 
 
 def logged(h: Hypothesis, t: Tokenizer, end: tuple[int, int] | None = None) -> LoggedHypothesis:
@@ -306,21 +315,6 @@ PARTS = {"head": "beginning", "tail": "end", "head+tail": "beginning and end", "
 """The parts of a text that truncation keeps (`TextConfig.truncate`), and the middle, where [MASK] is."""
 
 
-@dataclass(frozen=True)
-class GenerationInfo:
-    """Where generated tokens begin, and which tokens are never generated."""
-
-    first: int
-    """Position before the first generated token, or, for a given translation, before its first token; 0 for a
-    classifier."""
-    n_fixed: int
-    """Number of tokens of the last stream that no prefix can change: [BOS], or the prompt."""
-    suppressed: list[int]
-    """Ids that are never generated."""
-    masked: list[int] | None = None
-    """Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class."""
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EncodedText:
     """An encoded text with its decoding, before the forward pass is recorded.
@@ -334,7 +328,6 @@ class EncodedText:
         decode: the log of decoding.
         text: the generated text; empty for a classifier.
         warnings: notes on the input for the user.
-        generation: where generated tokens begin.
     """
 
     model_inputs: dict[str, Any]
@@ -344,7 +337,6 @@ class EncodedText:
     decode: DecodeLog
     text: str = ""
     warnings: list[str]
-    generation: GenerationInfo
 
 
 def following_tokens(ids: Sequence[int], finished: bool, eos: int, n: int) -> list[int | None]:
@@ -427,7 +419,6 @@ def encode_kept(
         following=[None],
         decode=DecodeLog("none", subject.task.config.decode),
         warnings=warnings,
-        generation=GenerationInfo(0, 0, []),
     )
 
 
@@ -467,19 +458,17 @@ def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedTex
     tgt_in = [t.bos_id, *output][: min(model.max_len, MAX_TOKENS)]
     if len(tgt_in) <= len(output):
         warnings.append(f"the translation has {len(output)} tokens, of which the first {len(tgt_in) - 1} are shown")
-    n_given = len(tgt_in) if decode.kind == "given" else 1 + len(request.prefix)
+    first, n_given = (0, len(tgt_in)) if decode.kind == "given" else (len(request.prefix), 1 + len(request.prefix))
     tgt = make_stream(t, "target", tgt_in, [None, *output_spans][: len(tgt_in)], text, n_given=n_given)
+    read = {"src": src, "tgt_in": tgt}
     return EncodedText(
-        model_inputs={
-            name: torch.tensor([x.ids], device=subject.device) for name, x in (("src", src), ("tgt_in", tgt))
-        },
+        model_inputs={name: torch.tensor([x.ids], device=subject.device) for name, x in read.items()},
         streams=[src, tgt],
         positions=[*range(len(tgt_in))],
         following=following_tokens(output, finished, t.eos_id, len(tgt_in)),
-        decode=decode,
+        decode=replace(decode, first=first, n_fixed=1, suppressed=subject.task.suppress_tokens),
         text=text,
         warnings=warnings,
-        generation=GenerationInfo(0 if decode.kind == "given" else n_given - 1, 1, subject.task.suppress_tokens),
     )
 
 
@@ -503,13 +492,14 @@ def encode_for_masked_language_model(subject: Subject, request: TraceRequest) ->
     encoded = encode_kept(subject, request, len(ids), kept, keep, min(reads, len(ids) - chunk))
     [stream] = encoded.streams
     masked = [i for i, token in enumerate(stream.ids) if token == t.mask_id]
+    decode = replace(encoded.decode, n_fixed=len(stream))
     none = [] if masked else [f"the text holds no {MASK}, so each token is predicted from a text that shows it"]
     return replace(
         encoded,
         positions=[*range(len(stream))],
         following=[None if token in t.special_ids else token for token in stream.ids],
         warnings=[*encoded.warnings, *none],
-        generation=GenerationInfo(masked[0] if masked else 0, len(stream), t.without_text, masked),
+        decode=replace(decode, first=masked[0] if masked else 0, suppressed=t.without_text, masked=masked),
     )
 
 
@@ -606,10 +596,9 @@ def encode_for_language_model(subject: Subject, request: TraceRequest) -> Encode
         streams=[stream],
         positions=[*range(len(ids))],
         following=following_tokens(all_ids[start + 1 :], finished, t.eos_id, len(ids)),
-        decode=decode,
+        decode=replace(decode, first=n_prompt - 1, n_fixed=n_prompt - len(request.prefix), suppressed=suppressed),
         text=t.decode(given or new),
         warnings=warnings,
-        generation=GenerationInfo(n_prompt - 1, n_prompt - len(request.prefix), suppressed),
     )
 
 

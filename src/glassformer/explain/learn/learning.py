@@ -128,7 +128,7 @@ def _translation(subject: Subject, request: TraceRequest, answer: str) -> Encode
 
 def _masked_words(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
     t, encoded = subject.task.tokenizer, encode(subject, request)
-    masked, ids = encoded.generation.masked or [], _known_ids(t, answer)
+    masked, ids = encoded.decode.masked or [], _known_ids(t, answer)
     if not masked:
         raise UsageError("the text holds no [MASK] for the answer to stand at", "put [MASK] where the answer belongs")
     if len(ids) != len(masked):
@@ -144,7 +144,7 @@ def _continuation(subject: Subject, request: TraceRequest, answer: str) -> Encod
     t = subject.task.tokenizer
     ids = _known_ids(t, answer)
     encoded = encode_for_language_model(subject, replace(request, target=answer, prefix=()))
-    first = encoded.generation.first
+    first = encoded.decode.first
     if first < 0:
         n = len(t.framed(t.encode(request.text))) + len(ids)
         context = min(subject.task.config.text.max_len, MAX_TOKENS)

@@ -18,7 +18,7 @@ from glassformer.explain.edits.apply import why_no_edits
 from glassformer.explain.edits.effects import WhatIf
 from glassformer.explain.edits.sweeps import why_no_sum
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs import FAMILIES, Answer, DecodeLog, GenerationInfo, Prediction, Stacks
+from glassformer.explain.inputs import FAMILIES, Answer, DecodeLog, Prediction, Stacks
 from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningFacts, known_answers, why_no_learning
 from glassformer.explain.request import TraceRequest
@@ -129,7 +129,6 @@ class Manifest(TypedDict):
     """The parameters that some node uses."""
     predictions: list[Annotated[Json, Prediction]]
     decode: Annotated[Json, DecodeLog]
-    generation: Annotated[Json, GenerationInfo]
     checks: list[Annotated[Json, Check]]
     warnings: list[str]
     """"3 of 9 tokens are unknown to the model", "cut to 256 tokens"; of a long text what is not shown."""
