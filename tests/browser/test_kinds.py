@@ -170,5 +170,5 @@ def test_another_member_is_a_click_away(app: Open) -> None:
     assert "member 0, shown here" in page.text(".notes")
     page.click("[data-member='2']")
     page.until("document.querySelector('.notes').textContent.includes('member 2, shown here')")
-    answer = explain(run, TraceRequest(text, member=2)).together.answer  # pyright: ignore
+    answer = explain(run, TraceRequest(text, member=2)).together  # pyright: ignore
     assert page.text("[data-role=answer]").split() == f"{' '.join(map(str, answer.values()))}, by all 3 models".split()

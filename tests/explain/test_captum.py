@@ -31,7 +31,7 @@ def test_integrated_gradients_equal_captum(name: str, text: str, prediction: int
 
     subject = untrained(name, tie_embeddings=False, **model)
     subject.model.double()
-    explanation = infer(subject, text, "fedcba", n_pad=2)
+    explanation = infer(subject, text, "fedcba")
     value_fn = make_value_function(explanation, AttributeRequest(prediction=prediction, foil=foil))
     ours, completeness = integrated_gradients(value_fn, tolerance=1e-4)
     assert completeness.relative < 1e-3

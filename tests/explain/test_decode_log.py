@@ -11,8 +11,8 @@ from tests.helpers.small import config_of, data_of
 
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode.incremental import TranslationDecoder
-from glassformer.decode.search import beam_search
-from glassformer.explain.inputs import SearchRecorder, translate
+from glassformer.decode.search import SearchLog, beam_search
+from glassformer.explain.inputs import logged_search, translate
 from glassformer.models import Translator
 from glassformer.tasks import TASKS
 
@@ -42,8 +42,8 @@ def table_of(seed: int) -> torch.Tensor:
     return 2 * torch.randn(9, SIZE, SIZE, generator=torch.Generator().manual_seed(seed))
 
 
-def search(table: torch.Tensor, config: DecodeConfig, recorder: SearchRecorder | None, prefix: list[int]):
-    return beam_search(Table(table), [9], config, bos=BOS, eos=EOS, pad=PAD, prefixes=[prefix], log=recorder)[0]
+def search(table: torch.Tensor, config: DecodeConfig, prefix: list[int], log: SearchLog | None = None):
+    return beam_search(Table(table), [9], config, bos=BOS, eos=EOS, pad=PAD, prefixes=[prefix], log=log)[0]
 
 
 @for_each("seed", range(6))
@@ -51,10 +51,13 @@ def search(table: torch.Tensor, config: DecodeConfig, recorder: SearchRecorder |
 def test_what_is_recorded_equals_a_naive_search(seed: int, beam_size: int, penalty: float, n_prefix: int) -> None:
     table, prefix = table_of(seed), [5, 6][:n_prefix]
     config = DecodeConfig(beam_size=beam_size, length_penalty=penalty, n_best=min(2, beam_size))
-    recorder = SearchRecorder(TOKENIZER)
-    assert search(table, config, recorder, prefix) == search(table, config, None, prefix)
+    logged, steps = logged_search(lambda log: search(table, config, prefix, log), TOKENIZER)
+    plain = search(table, config, prefix)
+    assert [(h.ids, h.score, h.log_prob, h.finished) for h in logged[: len(plain)]] == [
+        (h.ids, h.score, h.log_prob, h.finished) for h in plain
+    ]
     live: list[tuple[list[int], float]] = [([], 0.0)]
-    for t, step in enumerate(recorder.steps):
+    for t, step in enumerate(steps):
         extensions = []
         for parent, (ids, total) in enumerate(live):
             log_probs = table[min(t, len(table) - 1), [BOS, *ids][-1]].log_softmax(-1).tolist()
@@ -78,17 +81,15 @@ def test_what_is_recorded_equals_a_naive_search(seed: int, beam_size: int, penal
 
 @for_each("seed", range(4))
 def test_hypotheses_are_linked_to_their_candidates(seed: int) -> None:
-    recorder = SearchRecorder(TOKENIZER)
-    results = search(table_of(seed), DecodeConfig(beam_size=3, n_best=2), recorder, [])
-    hypotheses = recorder.hypotheses(results)
-    assert [(h.ids, h.score) for h in hypotheses[: len(results)]] == [(h.ids, h.score) for h in results]
-    n_finished = sum(c.finished for step in recorder.steps for c in step)
+    table, config = table_of(seed), DecodeConfig(beam_size=3, n_best=2)
+    hypotheses, steps = logged_search(lambda log: search(table, config, [], log), TOKENIZER)
+    n_finished = sum(c.finished for step in steps for c in step)
     assert sum(h.finished for h in hypotheses) == n_finished >= 1
     for h in hypotheses:
         assert h.end is not None
         t, index = h.end
-        path = [recorder.steps[t][index]]
-        for step in reversed(recorder.steps[:t]):
+        path = [steps[t][index]]
+        for step in reversed(steps[:t]):
             path.append(next(c for c in step if c.row == path[-1].parent))
         assert [c.id for c in reversed(path)] == [*h.ids, *[EOS] * h.finished]
         assert math.fsum(c.log_prob for c in path) == pytest.approx(h.log_prob, abs=1e-5)

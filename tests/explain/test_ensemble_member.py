@@ -39,18 +39,18 @@ def test_a_member_is_traced_with_a_note_of_the_answer_of_all(run: Run) -> None:
         for candidate in e.predictions[0].top:
             assert math.exp(candidate.log_prob) == pytest.approx(float(probabilities[-1][candidate.id]), abs=1e-6)
         detail = f"{100 * expected['probability']:.1f}%"
-        assert e.together.answer == {"headline": expected["label"], "detail": detail}
+        assert e.together == {"headline": expected["label"], "detail": detail}
         assert e.answer["headline"] == e.predictions[0].top[0].piece
         assert all(check.ok for check in e.checks)
         assert e.attribute("integrated_gradients").completeness.ok
     assert not torch.allclose(probabilities[0], probabilities[1], atol=1e-3)
     e = run.explain(TEXT, member=1)
-    own, all_ = ("{headline} ({detail})".format(**answer) for answer in (e.answer, e.together.answer))
+    own, all_ = ("{headline} ({detail})".format(**answer) for answer in (e.answer, e.together))
     sentence = f"all 3 models together answer {all_}; member 1, shown here, answers {own}"
     manifest = e.manifest()
     assert sentence in e.warnings and sentence in manifest["warnings"] and sentence in repr(e)
-    assert manifest["together"] == {"size": 3, "member": 1, "answer": e.together.answer}
-    assert manifest["answer"] == e.answer != e.together.answer and manifest["request"]["member"] == 1
+    assert manifest["together"] == e.together and manifest["model"]["n_members"] == 3
+    assert manifest["answer"] == e.answer != e.together and manifest["request"]["member"] == 1
     n_params = sum(p.numel() for p in run.model.members[1].parameters())
     assert manifest["model"]["n_params"] == n_params == run_info(run)["model"]["n_params"] / 3
 
@@ -85,7 +85,7 @@ def test_a_trace_of_an_ensemble_names_its_members(run: Run) -> None:
 def test_a_saved_page_holds_the_weights_of_each_member(run: Run) -> None:
     first, second = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (1, 2))
     data = Page(saved_page_html(first, other=second)[0]).data()
-    assert [trace["together"]["member"] for trace in data["traces"]] == [1, 2]
+    assert [trace["request"]["member"] for trace in data["traces"]] == [1, 2]
     assert data["tensors"]["t1"]["ngrams.weight"] != data["tensors"]["t2"]["ngrams.weight"]
     assert data["erased"][0]["erased"]["original"] == pytest.approx(first.attribute("erase").value, abs=1e-6)
 
@@ -101,10 +101,10 @@ def test_members_of_generating_models_are_traced(task: str) -> None:
     for member, model in enumerate(run.model.members):
         e = run.explain(text, member=member, **options)
         assert e.subject.model is model and e.together is not None and all(check.ok for check in e.checks)
-        assert e.together.answer["headline"] == run.predict(text, **options)[key]
+        assert e.together["headline"] == run.predict(text, **options)[key]
         assert e.answer["headline"] == Run(run.path, run.task, model, CPU).predict(text, **options)[key]
         assert compute_decoding(run, e.request)[1] == e.answer
     if task == "translate":
         forced = run.explain(text, target="abc")
-        assert forced.answer["headline"] == forced.together.answer["headline"] == "abc"
-        assert forced.answer["detail"] != forced.together.answer["detail"]
+        assert forced.answer["headline"] == forced.together["headline"] == "abc"
+        assert forced.answer["detail"] != forced.together["detail"]

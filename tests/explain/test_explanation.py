@@ -22,7 +22,6 @@ from glassformer.explain.edits.effects import prediction_index
 from glassformer.explain.explanation import Explanation, TraceRequest, compute_decoding, explain
 from glassformer.explain.page.manifest import plain, run_info
 from glassformer.explain.page.saved_page import written
-from glassformer.explain.trace import trace
 from glassformer.models import Translator
 from glassformer.run import Run
 from glassformer.runs.model_folder import save_checkpoint, save_snapshot
@@ -143,27 +142,16 @@ def test_malformed_slices_are_refused(part: str) -> None:
         take_slice(torch.zeros(2, 3, 4), ["head", "token", "key"], part)
 
 
-@for_each(("name", "pad"), [("classify", 3), ("translate", 4), ("lm", 5)])
-def test_padding_changes_nothing(runs: Runs, name: str, pad: int) -> None:
-    plain, padded = (
-        explain(runs[name], TraceRequest(TEXTS[name], pad=n, decode={"max_new_tokens": 4})) for n in (0, pad)
-    )
-    assert padded.streams[0].padding == [False] * len(plain.streams[0]) + [True] * pad
-    logits = padded.tensor("logits")
-    logits = logits[: len(logits) - pad] if name == "lm" else logits
-    np.testing.assert_allclose(logits, plain.tensor("logits"), atol=1e-5)
-    assert len(padded.predictions) == len(plain.predictions)
-    if name != "lm":
-        weights = padded.tensor("encoder.0.self.weights")
-        assert not weights[:, :, -pad:].any() and not padded.tensor("encoder.0.self.mask")[:, -pad:].any()
-
-
 def test_an_empty_text_and_truncated_and_unknown_tokens_are_warned_of(runs: Runs) -> None:
     for run in runs.values():
         e = run.explain("", max_new_tokens=3)
         assert any("is empty" in warning for warning in e.warnings)
         assert np.isfinite(e.tensor("logits")).all()
         json.dumps(e.manifest(), allow_nan=False)
+    e = runs["classify"].explain("")
+    assert (
+        e.streams[0].padding == [True] and not e["encoder.0.self.mask"].any() and not e["encoder.0.self.weights"].any()
+    )
     text, run = " ".join(["a"] * 20 + ["zzz"] + ["b"] * 20), run_of("classify")
     object.__setattr__(run.task.config, "text", replace(run.task.config.text, truncate="head+tail"))
     e = run.explain(text)
@@ -188,7 +176,7 @@ def test_a_given_target_is_scored(runs: Runs) -> None:
 
 def is_decoded_as_traced(e: Explanation) -> bool:
     """Return whether decoding, with cached keys, summed up the log-probabilities of the single pass."""
-    first = 0 if len(e.streams) > 1 else e.generation.first
+    first = 0 if len(e.streams) > 1 else e.decode.first
     total = sum(p.actual.log_prob for p in e.predictions[first:] if p.actual is not None)
     return e.decode.hypotheses[0].log_prob == pytest.approx(total, rel=1e-4, abs=1e-4)
 
@@ -220,7 +208,7 @@ def test_a_prefix_is_forced(runs: Runs, name: str) -> None:
 def test_the_first_generated_token_is_shown_first(runs: Runs, name: str, request_: dict[str, Any], first: int) -> None:
     """The default of a request, as of `--json`, and a saved page start at the same token."""
     e = explain(runs[name], TraceRequest.from_dict({"text": TEXTS[name]} | request_))
-    info = e.manifest()["generation"]
+    info = e.manifest()["decode"]
     assert info["first"] == first == prediction_index(e, None)
     assert name == "classify" or written(e)[0] == first
     fixed = {"classify": 0, "translate": 1, "lm": e.streams[-1].n_given - len(request_.get("prefix", ()))}
@@ -239,7 +227,6 @@ def test_the_first_generated_token_is_shown_first(runs: Runs, name: str, request
         ("translate", {"prefix": (7,) * 30}, "leaves nothing"),
         ("translate", {"decode": {"n_best": 3, "beam_size": 2}}, "n_best"),
         ("translate", {"prefix": (7,), "decode": {"sample": True}}, "prefixes"),
-        ("translate", {"pad": 30}, "got 2 and 30 of padding"),
         ("lm", {"checkpoint": "step-00000007"}, "no checkpoint"),
         ("lm", {"checkpoint": "../model"}, "checkpoint must be"),
     ],
@@ -290,17 +277,6 @@ def test_an_unfinished_translation_and_a_full_context(runs: Runs) -> None:
     assert all(check.ok for check in e.checks) and is_decoded_as_traced(e)
     joined = "".join(stream.text[a:b] for a, b in stream.spans)
     assert stream.text.endswith(joined) and stream.text.startswith("abcdefg" * 6)
-
-
-def test_a_text_above_128_tokens_is_kept_whole() -> None:
-    e = run_of("translate", max_len=200).explain("abcdefg" * 26, max_new_tokens=6, beam_size=1)
-    assert 128 < len(e.streams[0]) <= 512
-    with torch.no_grad(), trace(e.subject.model) as whole:
-        e.subject.model(**e.model_inputs)
-    assert list(whole) == [node["id"] for node in e.manifest()["nodes"]]
-    for node in e.manifest()["nodes"]:
-        np.testing.assert_allclose(e[node["id"]], np.asarray(whole[node["id"]]), atol=1e-5)
-        assert node["op"] == "mask" or node["min"] == pytest.approx(float(whole[node["id"]].value.min()), abs=1e-5)
 
 
 @for_each(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib
@@ -15,7 +17,7 @@ from tests.helpers.inference import untrained
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import Attribution, Faithfulness
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
-from glassformer.explain.figures import draw_attention, draw_attribution, save, save_figure, style
+from glassformer.explain.figures import ExplanationPlots, save, save_figure
 from glassformer.explain.inputs import Candidate
 
 REQUESTS = {
@@ -56,32 +58,27 @@ def test_attention_draws_the_recorded_weights(explanations: dict[str, Explanatio
     weights = explanation[f"{'decoder' if task == 'lm' else 'encoder'}.1.self.weights"]
     pieces = [p.replace("▁", "␣") for p in explanation.streams[0].pieces]
     masked = np.triu(np.ones_like(weights[0], dtype=bool), 1) if task == "lm" else np.zeros_like(weights[0], dtype=bool)
-    [(axes, _)] = drawn(explanation.plot.attention(layer=1, head=0, block="self"))
+    of = "decoder.self" if task == "lm" else "encoder.self"
+    [(axes, _)] = drawn(explanation.plot.attention(layer=1, head=0, of=of))
     assert labels(axes.xaxis) == pieces
     last = explanation.predictions[-1]
     following = [*pieces[1:], (last.actual or last.top[0]).piece.replace("▁", "␣")]
     read_and_predicted = [f"{one} → {other}" for one, other in zip(pieces, following, strict=True)]
     assert labels(axes.yaxis) == (read_and_predicted if task == "lm" else pieces)
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # row 0 on top
-    all_heads = drawn(explanation.plot.attention(block="self"))
+    all_heads = drawn(explanation.plot.attention(of=of))
     assert len(all_heads) == len(weights) == 2
     for (_, cells), expected in zip(all_heads, weights, strict=True):
         np.testing.assert_array_equal(np.ma.getmaskarray(cells), masked)
         np.testing.assert_array_equal(cells.data[~masked], expected[~masked])
 
 
-def test_attention_selects_block_and_stack(explanations: dict[str, Explanation]) -> None:
+def test_attention_selects_stack_and_block(explanations: dict[str, Explanation]) -> None:
     plot, records = explanations["translate"].plot, explanations["translate"].records
-    for figure, id in [
-        (plot.attention(0, 1, "cross"), "decoder.0.cross.weights"),
-        (plot.attention(0, 1), "decoder.0.cross.weights"),
-        (plot.attention(0, 1, "self"), "encoder.0.self.weights"),
-        (plot.attention(0, 1, stack="encoder"), "encoder.0.self.weights"),
-        (plot.attention(0, 1, stack="decoder"), "decoder.0.self.weights"),
-    ]:
-        [(_, cells)] = drawn(figure)
-        seen = ~np.ma.getmaskarray(cells)
-        np.testing.assert_array_equal(cells.data[seen], np.asarray(records[id])[1][seen])
+    for of in ("encoder.self", "decoder.self", "decoder.cross", None):
+        [(_, cells)] = drawn(plot.attention(0, 1, of))
+        seen, (stack, block) = ~np.ma.getmaskarray(cells), (of or "decoder.cross").split(".")
+        np.testing.assert_array_equal(cells.data[seen], np.asarray(records[f"{stack}.0.{block}.weights"])[1][seen])
 
 
 def test_attention_of_a_long_text_keeps_its_values() -> None:
@@ -94,16 +91,13 @@ def test_attention_of_a_long_text_keeps_its_values() -> None:
 
 @pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
 def test_files_escape_tokens_and_are_deterministic(tmp_path: Path, suffix: str) -> None:
-    weights, masked = np.full((1, 7, 7), 1 / 7), np.zeros((1, 7, 7), dtype=bool)
+    e = explain(untrained("classify", n_layers=1, n_heads=1), TraceRequest("a b good c d a b"))
     paths = [tmp_path / f"{i}{suffix}" for i in range(2)]
     tokens = [t.replace("漢字", "ßж") for t in HOSTILE] if suffix == ".pdf" else HOSTILE  # embedding takes seconds
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a glyph that is missing is a warning
         for path in paths:
-            with style():
-                figure = draw_attention("title", [], weights, [""], masked, (tokens, tokens))
-                figure.draw_without_rendering()
-            save(figure, path)
+            save(replace(e, streams=[replace(e.streams[0], pieces=tokens)]).plot.attention(), path)
     data = paths[0].read_bytes()
     assert data == paths[1].read_bytes()
     if suffix == ".svg":
@@ -119,7 +113,7 @@ def test_figures_are_written_or_refused(explanations: dict[str, Explanation], tm
     for figure, message in (
         (lambda: plot.attention(layer=2), "no layer 2: they are counted from 0 to 1"),
         (lambda: plot.attention(head=-1), "no head -1"),
-        (lambda: plot.attention(block="cross"), "no cross attention"),
+        (lambda: plot.attention(of="decoder.cross"), "no attention 'decoder.cross' here"),
         (lambda: save_figure(e, "attentoin", tmp_path / "figure.pdf"), "no figure called 'attentoin'"),
     ):
         with pytest.raises(UsageError, match=message):
@@ -136,11 +130,12 @@ def test_figures_are_written_or_refused(explanations: dict[str, Explanation], tm
 def test_attribution_has_a_bar_for_each_word(explanations: dict[str, Explanation]) -> None:
     """The sign is seen without colour, and the ranking is compared with random ones."""
     test, target = Faithfulness(1.5, 0.2, -0.1, 0.6, True), Candidate(3, "</b>", 1.0, -0.1)
-    scores = {"text": [0.5, -2.0, 0.0, 0.0, 1.0]}
+    scores, words = {"text": [0.5, -2.0, 0.0, 0.0, 1.0]}, {"text": REQUESTS["classify"].text.split()}
     attribution = Attribution(
-        "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, {}, None, test, test, 200, "[MASK]", [], 0.1
+        "erase", "log p of '</b>'", target, None, -0.1, -2.5, scores, words, None, test, test, 200, "[MASK]", []
     )
-    figure = draw_attribution(explanations["classify"].streams, attribution)
+    drawn: Any = SimpleNamespace(streams=explanations["classify"].streams, attribute=lambda method: attribution)
+    figure = ExplanationPlots(drawn).attribution()
     (axes,) = figure.axes
     assert labels(axes.yaxis) == REQUESTS["classify"].text.split()
     assert [bar.get_width() for bar in axes.patches] == scores["text"]

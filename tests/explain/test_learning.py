@@ -155,7 +155,7 @@ def test_the_answer_of_a_language_model_is_the_text_that_it_learns(members: int)
 def test_an_ensemble_answers_with_the_member_that_learned(task: str) -> None:
     e = learn(task, 30, members=2)
     assert e.base is not None and e.together is not None and e.base.together is not None
-    before, after = e.base.together.answer, e.together.answer
+    before, after = e.base.together, e.together
     assert before["detail"] != after["detail"]
     assert any(after["headline"] in one and after["detail"] in one for one in e.warnings)
     assert e.subject.together is not None

@@ -75,4 +75,4 @@ def test_odd_texts_are_explained_and_filled_in(text: str) -> None:
     for piece, span, special in zip(stream.pieces, stream.spans, stream.special, strict=True):
         assert special == (span is None)
         assert span is None or "[MASK]" not in text[slice(*span)], piece
-    assert manifest(e)["generation"]["masked"] == [i for i, piece in enumerate(stream.pieces) if piece == "[MASK]"]
+    assert manifest(e)["decode"]["masked"] == [i for i, piece in enumerate(stream.pieces) if piece == "[MASK]"]

@@ -24,7 +24,7 @@ from glassformer.explain.request import TraceRequest
 def test_a_request_round_trips_through_json_and_takes_every_decoding_setting() -> None:
     decode = {f.name: f.default for f in fields(DecodeConfig)}
     del decode["bleu_tokenize"]  # of scoring, not of decoding
-    data = {"text": "ein\u2028Satz", "prefix": [7, 8], "decode": decode, "pad": 2, "checkpoint": "step-00000016"}
+    data = {"text": "ein\u2028Satz", "prefix": [7, 8], "decode": decode, "checkpoint": "step-00000016"}
     assert TraceRequest.from_dict(json.loads(json.dumps(data))).to_json() == data
     assert TraceRequest.from_dict({"text": "a", "target": ""}).to_json() == {"text": "a", "target": ""}
 
@@ -43,8 +43,7 @@ def test_a_request_round_trips_through_json_and_takes_every_decoding_setting() -
         ({"text": "a", "prefix": [1, -1]}, r"prefix must be an array, .* at \[1\]"),
         ({"text": "a", "prefix": [10**5000]}, "got list at"),
         ({"text": "a", "prefix": [1] * 5000}, "at most 4,096 long"),
-        ({"text": "a", "pad": -1}, "pad"),
-        ({"text": "a", "pad": 10**9}, "pad"),
+        ({"text": "a", "member": 10**9}, "member"),
         ({"text": "a", "checkpoint": "../../etc"}, "checkpoint"),
         ({"text": "a", "checkpoint": "step-1\n"}, "checkpoint"),
         ({"text": "a", "member": -1}, r"member must be a whole number in \[0, 99\]"),

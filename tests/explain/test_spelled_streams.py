@@ -19,7 +19,7 @@ from tests.helpers.recompute import check_every_record
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.explain.attribution import AttributeRequest, integrated_gradients, make_value_function
-from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.explanation import Explanation
 from glassformer.run import Run
 from glassformer.tasks import TASKS
 
@@ -59,10 +59,8 @@ def explained(kind: str, **changes: object) -> Explanation:
 
 @for_each("kind", ["ngrams", "bigrams"])
 @for_each("text", ["refunds refunding card", "lost", "money xyzzy 😀 好吃", "", "Wonderful card " * 30, PAIRS])
-@for_each("pad", [0, 3])
-def test_a_classifier_answers_as_predict(kind: str, text: str, pad: int) -> None:
-    pad = 0 if len(text) > 100 else pad
-    e, expected = explain(run_of(kind), TraceRequest(text, pad=pad)), run_of(kind).predict(text)
+def test_a_classifier_answers_as_predict(kind: str, text: str) -> None:
+    e, expected = run_of(kind).explain(text), run_of(kind).predict(text)
     for candidate in e.predictions[0].top:
         assert math.exp(candidate.log_prob) == pytest.approx(expected["probabilities"][candidate.piece], abs=1e-6)
     assert all(check.ok for check in e.checks)
@@ -76,8 +74,6 @@ def test_the_ngrams_of_each_token_are_named() -> None:
     assert {"<re", "fund", "ing>"} <= set(word)
     assert emoji == ["0xF0", "0x9F", "0x98", "0x80"]
     assert stream.unknown == [True, True] and stream.word_texts == ["refunding", "😀"]
-    padded = explain(run, TraceRequest("card", pad=2)).streams[0]
-    assert padded.ngrams is not None and [len(n) > 0 for n in padded.ngrams] == [True, False, False]
     assert run.explain("xyzzy card").warnings == [
         "1 of 2 tokens of the text is unknown to the model, but the model reads their n-grams"
     ]
@@ -96,13 +92,11 @@ def test_the_bigram_of_each_token_is_named() -> None:
 
 
 def test_the_hashed_ngrams_of_each_token_are_named() -> None:
-    request = TraceRequest("abc ba", pad=2, decode={"max_new_tokens": 1})
-    stream = explain(run_of("hashed"), request).streams[0]
+    stream = run_of("hashed").explain("abc ba", max_new_tokens=1).streams[0]
     assert stream.ngrams is not None and stream.ngram_ids is not None
     pieces = stream.pieces
     assert stream.ngrams[:3] == [[], [pieces[0] + pieces[1]], [pieces[1] + pieces[2], "abc"]]
     assert stream.ngrams[5] == ["".join(pieces[6 - n : 6]) for n in (2, 3, 4)]
-    assert stream.ngrams[-2:] == [[], []]  # padding
     named = [sum(number > 0 for number in row) for row in stream.ngram_ids]
     assert named == [len(names) for names in stream.ngrams]
 

@@ -56,16 +56,6 @@ def test_each_step_on_the_way_can_be_replaced_and_the_others_are_made_of_it(fami
     assert torch.equal(traced(model, *args)[1], text), "nothing is left behind"
 
 
-@for_each("family", FAMILIES)
-def test_the_steps_of_another_text_give_its_answer(family: str) -> None:
-    """Every step of B in its place is B, whatever text was asked; A's own steps change nothing."""
-    model, a = a_model(family)
-    b = (*(torch.randint(20, x.shape) if x.dtype == torch.int64 else x for x in a),)
-    other, text = traced(model, *b)
-    t, output = tapped(model, a, lambda id, x: other[id].value.reshape(x.shape))
-    assert torch.equal(output, text) and t.edited
-
-
 def test_one_head_of_one_layer_is_cut_before_it_is_mixed_with_the_others() -> None:
     model, args = a_model("translator")
 
@@ -104,7 +94,7 @@ def test_gradients_go_through_what_the_tap_returned() -> None:
 @for_each(
     ("made", "message"),
     [
-        (lambda x: None, "the tap must return a tensor, got NoneType for 'encoder.0.ff.out'"),
+        (lambda x: None, "a tensor like 'encoder.0.ff.out', .*, got NoneType"),
         (lambda x: x[:, :1], r"'encoder.0.ff.out', \(2, 5, 8\) .*, got \(2, 1, 8\)"),
         (lambda x: x.double(), "got .*float64"),
     ],
@@ -120,5 +110,3 @@ def test_an_edited_trace_is_not_checked_against_the_fused_kernel() -> None:
     model, args = a_model("classifier")
     t, _ = tapped(model, args, lambda id, x: x * 2 if id == "encoder.0.self.scores" else x)
     assert t.checks == []
-    with pytest.raises(UsageError, match="a tap replaced"):
-        t.check()

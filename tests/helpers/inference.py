@@ -35,10 +35,8 @@ def untrained(name: str, word_mask_prob: float = 0.1, seed: int = 0, **model: An
     return Subject(task, network.eval())
 
 
-def infer(subject: Subject, text: str, target: str = "", n_pad: int = 0) -> Explanation:
+def infer(subject: Subject, text: str, target: str = "") -> Explanation:
     """Return the explanation of a text: of a translator with this target, of a language model with one token more."""
     name = subject.task.name
     decode = {"max_new_tokens": 1} if name == "lm" else {}
-    return explain(
-        subject, TraceRequest(text, target=target if name == "translate" else None, pad=n_pad, decode=decode)
-    )
+    return explain(subject, TraceRequest(text, target=target if name == "translate" else None, decode=decode))

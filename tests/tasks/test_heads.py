@@ -593,7 +593,7 @@ def test_an_explanation_is_of_one_word(members: int, monkeypatch: pytest.MonkeyP
         about = f", word {number} “{word}”"
         assert e.answer["detail"].endswith(about)
         assert e.what_if("encoder.0.self.head1=0").answer["detail"].endswith(about)
-        best = (e.together.answer if e.together else e.answer)["headline"]
+        best = (e.together if e.together else e.answer)["headline"]
         assert best == answer["tags"][number - 1] and e.attribute().scores
         record = e.records["pooled"]
         assert torch.equal(record.value, e.records[record.inputs[0]].value[record.attrs["token"]])

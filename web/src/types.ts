@@ -34,8 +34,8 @@ export interface Manifest {
   labels: Labels | null;
   /** Of a classifier the one that was fitted on the validation texts; null where none was, or to other weights. */
   temperature: number | null;
-  /** The member of an ensemble that is traced, and the answer of all. null: a single model. */
-  together: { size: number; member: number; answer: Answer } | null;
+  /** The answer of all members of an ensemble; null: a single model. */
+  together: Answer | null;
   /** In order of computation, with an answer to learn up to its loss. */
   nodes: TraceNode[];
   /** Those of the loss, of steps and parameters, in order of computation: from the loss to the first step. Empty without an answer to learn. */
@@ -44,7 +44,6 @@ export interface Manifest {
   params: Record<string, { axes: Axis[] }>;
   predictions: Prediction[];
   decode: DecodeLog;
-  generation: { first: number; n_fixed: number; suppressed: number[]; masked: number[] | null };
   checks: { name: string; value: number; ok: boolean; meaning: string }[];
   /** "3 of 9 tokens are unknown to the model", "cut to 256 tokens"; of a long text what is not shown. */
   warnings: string[];
@@ -77,6 +76,8 @@ export interface ModelInfo {
   vocab_size: number;
   label_names: string[] | null;
   special_ids: Record<"pad" | "unk" | "bos" | "eos" | "mask", number>;
+  /** Number of models in the ensemble, 1 of a single model. */
+  n_members: number;
 }
 
 /** One text to explain. */
@@ -89,8 +90,6 @@ export interface TraceRequest {
   prefix?: number[];
   /** Fields of `DecodeConfig` that differ from the run's. */
   decode?: Partial<DecodeSettings>;
-  /** Number of [PAD] tokens to append, to show that they change nothing. */
-  pad?: number;
   /** "model" (the best weights) or a checkpoint's name; nothing else is ever used in a path. */
   checkpoint?: string;
   /** Model of an ensemble to trace, counted from 0. */
@@ -228,7 +227,7 @@ export interface Candidate {
   log_prob: number;
 }
 
-/** How the target was decoded. */
+/** How the text was decoded: where generated tokens begin, and how they were found. */
 export interface DecodeLog {
   /** given: the target was part of the request; none: a classifier. */
   kind: "beam" | "sample" | "given" | "none";
@@ -240,6 +239,14 @@ export interface DecodeLog {
   steps: BeamCandidate[][];
   /** Ids of the forced prefix. */
   prefix: number[];
+  /** Position before the first generated token, or, for a given translation, before its first token; 0 for a classifier. */
+  first: number;
+  /** Number of tokens of the last stream that no prefix can change: [BOS], or the prompt. */
+  n_fixed: number;
+  /** Ids that are never generated. */
+  suppressed: number[];
+  /** Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class. */
+  masked: number[] | null;
 }
 
 /** Decoding of a translator or a language model. */
@@ -481,16 +488,13 @@ export interface Attribution {
   /** "[MASK]" or "[UNK]". */
   erased_with: string;
   warnings: string[];
-  seconds: number;
   /** Index into `predictions` of the one that is explained; 0 for a classifier. */
   prediction: number;
 }
 
 /** The difference of the sum of the scores from f(x) − f(x'), to which it must be equal (section 3 of the paper). */
 export interface Completeness {
-  /** |sum of scores − (f(x) − f(x'))|, in the units of the quantity. */
-  error: number;
-  /** The error divided by |f(x) − f(x')|. */
+  /** |sum of scores − (f(x) − f(x'))|, divided by |f(x) − f(x')|. */
   relative: number;
   /** Number of points of the path at which a gradient was computed. */
   n_steps: number;
@@ -693,7 +697,7 @@ export type FieldKind = "text" | "number" | "flag" | "numbers" | "words";
 export const REQUEST_FIELDS: Partial<Record<FieldKind, string[]>> = {
   text: ["text", "target", "checkpoint", "other_text", "label", "answer", "optimizer"],
   numbers: ["prefix"],
-  number: ["pad", "member", "learn_steps", "lr"],
+  number: ["member", "learn_steps", "lr"],
   words: ["edits"],
 };
 

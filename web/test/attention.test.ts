@@ -78,7 +78,7 @@ test("pairRows lists the most probable of either side", () => {
 
 test("alignedPositions aligns the first generated tokens", () => {
   const manifest = (first: number, length: number) =>
-    ({ predictions: Array.from({ length }, (_, position) => ({ position })), generation: { first } }) as unknown as Manifest;
+    ({ predictions: Array.from({ length }, (_, position) => ({ position })), decode: { first } }) as unknown as Manifest;
   assert.deepEqual(alignedPositions(manifest(6, 46), manifest(7, 47), 6), { from: 0, to: 45, at: 6, other: 7 });
   assert.deepEqual(alignedPositions(manifest(7, 47), manifest(6, 40), 0), { from: 1, to: 40, at: 1, other: 0 });
   assert.deepEqual(alignedPositions(manifest(0, 5), manifest(0, 3), 4), { from: 0, to: 2, at: 2, other: 2 });
@@ -86,16 +86,16 @@ test("alignedPositions aligns the first generated tokens", () => {
 
 test("teacherForcedRequest asks for the same tokens", () => {
   const text = { ids: [5, 6, 7, 8, 9], special: [false, false, false, false, false], n_given: 2, text: "abcde" };
-  const generation = { masked: null };
-  const lm = { generation, predictions: [{ position: 0 }], request: { text: "ab", decode: { temperature: 0.5 } }, streams: [text] } as unknown as Manifest;
+  const decode = { masked: null };
+  const lm = { decode, predictions: [{ position: 0 }], request: { text: "ab", decode: { temperature: 0.5 } }, streams: [text] } as unknown as Manifest;
   assert.deepEqual(teacherForcedRequest(lm, "step-00000002"), {
     text: "ab", checkpoint: "step-00000002", prefix: [7, 8], decode: { temperature: 0.5, max_new_tokens: 1 },
   });
-  const translate = { generation, predictions: [{ position: 0 }], request: { text: "ab" }, streams: [text, { ...text, text: "xyz" }] } as unknown as Manifest;
+  const translate = { decode, predictions: [{ position: 0 }], request: { text: "ab" }, streams: [text, { ...text, text: "xyz" }] } as unknown as Manifest;
   assert.deepEqual(teacherForcedRequest(translate, "model"), { text: "ab", target: "xyz" });
-  const classify = { generation, predictions: [{ position: null }], request: { text: "ab" }, streams: [text] } as unknown as Manifest;
+  const classify = { decode, predictions: [{ position: null }], request: { text: "ab" }, streams: [text] } as unknown as Manifest;
   assert.deepEqual(teacherForcedRequest(classify, "step-00000002"), { text: "ab", checkpoint: "step-00000002" });
-  const masked = { ...lm, generation: { masked: [1] }, request: { text: "ab" } } as unknown as Manifest;
+  const masked = { ...lm, decode: { masked: [1] }, request: { text: "ab" } } as unknown as Manifest;
   assert.deepEqual(teacherForcedRequest(masked, "model"), { text: "ab" });
 });
 

@@ -30,7 +30,7 @@ const stream = (name: string, pieces: string[]) =>
 
 const HEADS = [axis("head", 2), axis("token", 3, "target"), axis("key", 4, "source")];
 const TRACE = {
-  id: "t2", model: { pre_norm: true }, streams: [stream("source", ["a", "b", "c", "d"]), stream("target", ["[BOS]", "-", "0"])], generation: { masked: null },
+  id: "t2", model: { pre_norm: true }, streams: [stream("source", ["a", "b", "c", "d"]), stream("target", ["[BOS]", "-", "0"])], decode: { masked: null },
   gradients: [], learning: null,
   predictions: ["-", "0", "[EOS]"].map((piece, position) => ({ position, top: [{ id: 9, piece: "?" }], actual: position < 2 ? { id: 1, piece } : null })),
   nodes: [
@@ -124,7 +124,7 @@ test("a row that computes the next token is named by both", () => {
   assert.deepEqual(rowTexts(TRACE, "target"), ["[BOS] → -", "- → 0", "0 → ?"]);
   assert.deepEqual(rowTexts(TRACE, "source"), ["a", "b", "c", "d"]);
   assert.deepEqual(rowTextsOf(TRACE, TRACE.nodes.at(-1)!), ["[BOS]", "-", "0"], "an embedding is of the token that is read");
-  for (const other of [{ generation: { masked: [1] } }, { predictions: [{ position: null }] }]) {
+  for (const other of [{ decode: { masked: [1] } }, { predictions: [{ position: null }] }]) {
     assert.deepEqual(rowTexts({ ...TRACE, ...other } as unknown as Manifest, "target"), ["[BOS]", "-", "0"]);
   }
 });

@@ -220,7 +220,7 @@ class Edit(Look):
 
 def effect(edited: Any) -> Result:
     """Return what the model predicts under the edits of an explanation."""
-    result, traced = edited.edited, edited.together
+    result, member = edited.edited, None if edited.together is None else edited.request.member
     for warning in edited.warnings:
         logger.warning(warning)
     shown = {
@@ -229,7 +229,7 @@ def effect(edited: Any) -> Result:
         "after": result.why_not if result.answer_after is None else result.answer_after,
         "effects": [{name: getattr(one, name) for name in EFFECT} for one in result.effects],
     }
-    return result.to_json() | {"member": None if traced is None else traced.member}, console.lines_of(shown)
+    return result.to_json() | {"member": member}, console.lines_of(shown)
 
 
 def add_finding(run: Any, path: Path, explanations: Sequence[Any], edits: Sequence[str]) -> None:

@@ -14,9 +14,8 @@ They are in the units of the value function, not in probabilities as in the pape
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
@@ -36,15 +35,14 @@ from glassformer.explain.edits.effects import (
     repeated,
 )
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs import NUMBER, Candidate, Prediction, readable, top_predictions
+from glassformer.explain.inputs import NUMBER, Candidate, Prediction, output_of, readable, top_predictions
 from glassformer.explain.request import MAX_PREFIX, Id, Request, ShortText
-from glassformer.explain.streams import Stream, StreamName, words_read
+from glassformer.explain.streams import StreamName, words_read
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.tasks import Task
 from glassformer.text.tokenizer import UNK
 from glassformer.utils.console import announced
-from glassformer.utils.device import tuned
-from glassformer.utils.formatting import shortened
+from glassformer.utils.formatting import counted, shortened
 
 BATCH_TOKENS = 4096
 """Maximum tokens per batch: more is not faster on a CPU, since they do not fit in its caches."""
@@ -64,21 +62,17 @@ class ValueFunction:
         inputs: its arguments by name, a batch of one; of a decoder the tokens up to the explained position.
         words: for each token of a stream the number of its word among the words of all streams, or -1: special tokens,
             padding, and what follows the explained position are never erased. By stream, in order.
-        n_words: the number of words of all streams.
-        position: None for a classifier; else the row of the logits that is explained, of a decoder the last.
+        position: None for a classifier; else the position that is explained, of a decoder the last.
         measure: the quantity, of logits with one row.
         erase_id: the id that replaces an erased token.
-        masked: True for a masked language model.
     """
 
     model: nn.Module
     inputs: dict[str, Any]
     words: dict[StreamName, Int[np.ndarray, " L"]]
-    n_words: int
     position: int | None
     measure: Measure
     erase_id: int
-    masked: bool = False
 
     @property
     def ids(self) -> list[Tensor]:
@@ -89,6 +83,11 @@ class ValueFunction:
     def word_of(self) -> Int[np.ndarray, " T"]:
         """Return `words` of all streams together."""
         return np.concatenate([*self.words.values()])
+
+    @property
+    def n_words(self) -> int:
+        """Return the number of words of all streams."""
+        return int(self.word_of.max(initial=-1)) + 1
 
     @property
     def embeddings(self) -> list[TokenEmbedding]:
@@ -113,9 +112,13 @@ class ValueFunction:
         """Return the explained quantity from the logits of N variants."""
         return self.measure.of(logits[:, None])[:, 0]
 
+    def repeated(self, n: int) -> dict[str, Any]:
+        """Return the arguments of the model for n variants."""
+        return {name: repeated(value, n) for name, value in self.inputs.items()}
+
     def erased(self, tokens: Bool[np.ndarray, "N T"]) -> dict[str, Any]:
         """Return the arguments of the model for N variants: an erased token loses its n-grams, as one in training."""
-        inputs = {name: repeated(value, len(tokens)) for name, value in self.inputs.items()}
+        inputs = self.repeated(len(tokens))
         for name, part in self.by_stream(tokens).items():
             mask = torch.from_numpy(np.ascontiguousarray(part)).to(inputs[INPUTS[name]].device)
             inputs[INPUTS[name]] = inputs[INPUTS[name]].masked_fill(mask, self.erase_id)
@@ -138,13 +141,9 @@ class ValueFunction:
             x = x if embedding.positions is None else x + embedding.positions(args[1])
             return x if embedding.norm is None else embedding.norm(x)
 
-        more: dict[str, Tensor] = {}
-        if self.masked:
-            more["selected"] = torch.zeros_like(inputs["ids"], dtype=torch.bool)
-            more["selected"][:, self.position] = True
         with after_calls(self.embeddings if vectors else (), replaced):
-            logits = exact_forward(self.model, **inputs, **more)
-        return logits if self.position is None or self.masked else logits[:, -1]
+            logits = exact_forward(self.model, **inputs)
+        return logits if logits.dim() < 3 else logits[:, -1]
 
     def erased_logits(
         self, tokens: Bool[np.ndarray, "N T"], of: Callable[[Tensor], Tensor] = lambda logits: logits
@@ -201,7 +200,7 @@ class AttributeRequest(Request):
     """Class or token id; default: the predicted class, or the token that follows."""
     foil: Id | None = None
     """Class or token id to contrast with; default: the second most probable class, or none for tokens."""
-    erase: Annotated[dict[StreamName, Positions] | None, "Partial<Record<StreamName, number[]>>"] = None
+    erase: Annotated[dict[StreamName, Positions], "Partial<Record<StreamName, number[]>>"] = field(default_factory=dict)
     """Positions of the tokens to erase, by stream."""
 
 
@@ -211,32 +210,32 @@ def make_value_function(explanation: Explanation, request: AttributeRequest) -> 
         raise UsageError("words are weighed without edits only", "take the explanation without edits")
     measure = _measure_of(explanation, request, prediction_index(explanation, request.prediction))
     [position] = measure.positions
-    masked, n_words = explanation.generation.masked is not None, 0
     # Cloned, so that inference tensors can take part in autograd.
     inputs = {n: x.clone() if isinstance(x, Tensor) else x for n, x in explanation.model_inputs.items()}
-    if position is not None and not masked:  # what a decoder's prediction depends on
+    if explanation.decode.masked is not None:
+        inputs["selected"] = torch.arange(inputs["ids"].shape[1], device=inputs["ids"].device)[None] == position
+    elif position is not None:  # what a decoder's prediction depends on
         last = INPUTS[explanation.streams[-1].name]
         inputs[last] = inputs[last][:, : position + 1]
-    words: dict[StreamName, np.ndarray] = {}
+    words, numbers = dict[StreamName, np.ndarray](), dict[tuple[str, int], int]()
     for stream in explanation.streams:
-        words[stream.name] = _word_numbers(stream, inputs[INPUTS[stream.name]].shape[1], n_words)
-        n_words = max(n_words, int(words[stream.name].max(initial=-1)) + 1)
+        of = zip(stream.words[: inputs[INPUTS[stream.name]].shape[1]], stream.special, strict=False)
+        keys = [None if word < 0 or special else (stream.name, word) for word, special in of]
+        found = [-1 if key is None else numbers.setdefault(key, len(numbers)) for key in keys]
+        words[stream.name] = np.array(found, dtype=np.int64)
     return ValueFunction(
         model=explanation.subject.model,
         inputs=inputs,
         words=words,
-        n_words=n_words,
         position=position,
         measure=replace(measure, rows=(0,)),
         erase_id=erase_id(explanation.subject.task),
-        masked=masked,
     )
 
 
 def _measure_of(explanation: Explanation, request: AttributeRequest, row: int) -> Measure:
     """Return the quantity: of a class a difference, of a token its log-probability where the request has no foil."""
-    classes, task = explanation.is_classifier, explanation.subject.task
-    n_ids = len(task.label_names or []) if classes else 1 if explanation.is_number else task.tokenizer.vocab_size
+    classes, n_ids = explanation.is_classifier, output_of(explanation.records).shape[-1]
     for name, value in (("target", request.target), ("foil", request.foil)):
         if value is not None and value >= n_ids:
             kind = "class" if classes else "token"
@@ -248,17 +247,6 @@ def _measure_of(explanation: Explanation, request: AttributeRequest, row: int) -
         message = f"target and foil are both {request.foil}"
         raise UsageError(message, "choose another class or token to contrast with")
     return difference if classes or request.foil is not None else replace(difference, foil=None)
-
-
-def _word_numbers(stream: Stream, n: int, first: int) -> np.ndarray:
-    """Return the word numbers of the first n tokens, from `first` on without gaps; -1 for what is never erased."""
-    numbers: dict[int, int] = {}
-    word_of = np.full(n, -1, dtype=np.int64)
-    tokens = zip(stream.words[:n], stream.special[:n], stream.padding[:n], strict=True)
-    for i, (word, special, padding) in enumerate(tokens):
-        if word >= 0 and not special and not padding:
-            word_of[i] = numbers.setdefault(word, first + len(numbers))
-    return word_of
 
 
 def uses_mask_token(task: Task) -> bool:
@@ -273,11 +261,6 @@ def erase_id(task: Task) -> int:
     """Return the id of the token that replaces an erased one; without [MASK] and [UNK] that of padding."""
     t = task.tokenizer
     return t.mask_id if uses_mask_token(task) else t.unk_id if t.unk_id >= 0 else t.pad_id
-
-
-def number_prediction(output: float) -> Prediction:
-    """Return the output of a regressor in the place of a prediction; it is no choice, so that its probability is 1."""
-    return Prediction(None, output, [Candidate(0, NUMBER, output, 0.0)], None)
 
 
 def leave_one_out(value_fn: ValueFunction) -> Float[np.ndarray, " T"]:
@@ -307,10 +290,8 @@ GRADIENT_TOKENS = 4096
 class Completeness:
     """The difference of the sum of the scores from f(x) − f(x'), to which it must be equal (section 3 of the paper)."""
 
-    error: float
-    """|sum of scores − (f(x) − f(x'))|, in the units of the quantity."""
     relative: float
-    """The error divided by |f(x) − f(x')|."""
+    """|sum of scores − (f(x) − f(x'))|, divided by |f(x) − f(x')|."""
     n_steps: int
     """Number of points of the path at which a gradient was computed."""
     ok: bool
@@ -356,12 +337,11 @@ def integrated_gradients(
         scores = np.concatenate([np.delete(scores, bad, axis=0), more])
         n_steps += PANEL * len(halves)
     total = scores.sum(axis=0)
-    error = abs(float(total.sum()) - f_range)
-    relative = error / max(abs(f_range), MIN_RANGE)
+    relative = abs(float(total.sum()) - f_range) / max(abs(f_range), MIN_RANGE)
     second = _integrals(along, parts, PANEL + 1)[1].sum(axis=0)
     token_error = float(np.abs(second - total).max(initial=0.0))
     complete = relative <= tolerance or value_fn.n_words == 0
-    return total, Completeness(error, relative, n_steps, complete, token_error)
+    return total, Completeness(relative, n_steps, complete, token_error)
 
 
 Along = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -394,19 +374,14 @@ def path(value_fn: ValueFunction) -> Along:
                 vectors = [
                     (s + alpha[:, None, None] * d).requires_grad_() for s, d in zip(starts, differences, strict=True)
                 ]
-                inputs = {name: repeated(value, len(alpha)) for name, value in value_fn.inputs.items()}
-                value = value_fn.quantity(value_fn.logits(inputs, vectors))
+                value = value_fn.quantity(value_fn.logits(value_fn.repeated(len(alpha)), vectors))
                 gradients = torch.autograd.grad(value.sum(), vectors)
                 each = [(g * d).sum(dim=-1) for g, d in zip(gradients, differences, strict=True)]
-                values.append(_float64(value))
-                slopes.append(_float64(torch.cat(each, dim=1)))
-        return np.concatenate(values), np.concatenate(slopes)
+                values.append(value.detach())
+                slopes.append(torch.cat(each, dim=1))
+        return torch.cat(values).double().cpu().numpy(), torch.cat(slopes).double().cpu().numpy()
 
     return along
-
-
-def _float64(x: Tensor) -> np.ndarray:
-    return x.detach().cpu().double().numpy()
 
 
 SHARES = (0.1, 0.2, 0.5)
@@ -454,16 +429,10 @@ def _share_sizes(n_words: int) -> list[int]:
     return [max(1, math.ceil(share * n_words - 1e-9)) for share in SHARES]
 
 
-def n_single_word_shares(n_words: int) -> int:
-    """Return the number of shares of one word, for which comprehensiveness repeats leave-one-out."""
-    return _share_sizes(n_words).count(1) if n_words else 0
-
-
-def random_mean_drops(value_fn: ValueFunction, n_rankings: int | None = None) -> Float[np.ndarray, "R 2"]:
-    """Return `mean_drops` of random rankings from a fixed seed, by default 200, or down to 100 for a long text."""
-    if n_rankings is None:
-        affordable = RANDOM_TOKENS // (2 * len(SHARES) * len(value_fn.word_of))
-        n_rankings = min(MAX_RANDOM, max(MIN_RANDOM, affordable))
+def random_mean_drops(value_fn: ValueFunction) -> Float[np.ndarray, "R 2"]:
+    """Return `mean_drops` of random rankings from a fixed seed: of 200, or down to 100 for a long text."""
+    affordable = RANDOM_TOKENS // (2 * len(SHARES) * len(value_fn.word_of))
+    n_rankings = min(MAX_RANDOM, max(MIN_RANDOM, affordable))
     rng = np.random.default_rng(SEED)
     rankings = [rng.permutation(value_fn.n_words) for _ in range(n_rankings)]
     return mean_drops(value_fn, np.array(rankings, dtype=np.int64).reshape(n_rankings, value_fn.n_words))
@@ -473,14 +442,11 @@ def faithfulness(
     value_fn: ValueFunction, scores: Float[np.ndarray, " W"], random: Float[np.ndarray, "R 2"]
 ) -> tuple[Faithfulness, Faithfulness]:
     """Return comprehensiveness and sufficiency of the ranking by these scores, largest first."""
-    ranking = np.argsort(-scores, kind="stable")
-    value = mean_drops(value_fn, ranking[None])[0]
+    value = mean_drops(value_fn, np.argsort(-scores, kind="stable")[None])[0]
     low, high = np.percentile(random, [2.5, 97.5], axis=0)
-    beats = (value[0] > high[0], value[1] < low[1])
-    mean = random.mean(axis=0)
-    first, second = (
-        Faithfulness(float(value[i]), float(mean[i]), float(low[i]), float(high[i]), bool(beats[i])) for i in range(2)
-    )
+    beats = [bool(value[0] > high[0]), bool(value[1] < low[1])]
+    rows = np.stack([value, random.mean(axis=0), low, high], axis=1).tolist()
+    first, second = (Faithfulness(*row, beats_random=better) for row, better in zip(rows, beats, strict=True))
     return first, second
 
 
@@ -518,7 +484,6 @@ class Attribution:
     erased_with: str
     """"[MASK]" or "[UNK]"."""
     warnings: list[str]
-    seconds: float
     prediction: int = 0
     """Index into `predictions` of the one that is explained; 0 for a classifier."""
 
@@ -542,20 +507,19 @@ class Erased:
 
 def attribute(explanation: Explanation, request: AttributeRequest | None = None) -> Attribution:
     """Return the attribution of one prediction to the tokens."""
-    started = time.perf_counter()
-    request = request or AttributeRequest()
+    request, known = request or AttributeRequest(), explanation.random_drops
     value_fn = make_value_function(explanation, request)
+    measure = value_fn.measure
     baseline, value = value_fn.baseline_and_value()
-    completeness = None
     if request.method == "erase":
-        scores = leave_one_out(value_fn)
+        scores, completeness = leave_one_out(value_fn), None
     else:
         scores, completeness = integrated_gradients(value_fn)
-    random = _random_mean_drops(explanation, value_fn)
-    comprehensiveness, sufficiency = faithfulness(value_fn, value_fn.sum_over_words(scores), random)
+    if measure not in known:
+        known[measure] = random_mean_drops(value_fn)
+    tests = faithfulness(value_fn, value_fn.sum_over_words(scores), known[measure])
     logits = value_fn.erased_logits(np.zeros((1, len(scores)), dtype=bool))[0]
     of = value_fn.by_stream(scores)
-    measure = value_fn.measure
     target = _candidate(explanation, logits, measure.ids[0])
     foil = None if measure.foil is None else _candidate(explanation, logits, measure.foil)
     return Attribution(
@@ -566,93 +530,55 @@ def attribute(explanation: Explanation, request: AttributeRequest | None = None)
         value=value,
         baseline_value=baseline,
         scores={s.name: np.pad(of[s.name], (0, len(s) - len(of[s.name]))).tolist() for s in explanation.streams},
-        word_texts={
-            stream.name: words_read(stream, len(value_fn.words[stream.name])) for stream in explanation.streams
-        },
+        word_texts={s.name: words_read(s, len(of[s.name])) for s in explanation.streams},
         completeness=completeness,
-        comprehensiveness=comprehensiveness,
-        sufficiency=sufficiency,
-        n_random=len(random),
+        comprehensiveness=tests[0],
+        sufficiency=tests[1],
+        n_random=len(known[measure]),
         erased_with=explanation.subject.task.tokenizer.tokens([value_fn.erase_id])[0],
-        warnings=_warnings(explanation, value_fn, completeness, comprehensiveness, sufficiency),
-        seconds=time.perf_counter() - started,
+        warnings=_warnings(explanation, value_fn, completeness, *tests),
         prediction=prediction_index(explanation, request.prediction),
     )
 
 
-def attribute_fields(explanation: Explanation, **request: Any) -> Attribution:
-    """Return `attribute` in performance mode, with the fields of an `AttributeRequest` as keyword arguments.
-
-    Where no prediction is named, it is the token of the answer that the model is least certain of.
-    """
-    if request.get("prediction") is None and explanation.answered:
-        request["prediction"] = min(explanation.answered, key=lambda i: _log_prob(explanation.predictions[i]))
-    with tuned(explanation.subject.device):
-        return attribute(explanation, AttributeRequest.from_dict(request))
-
-
-def _log_prob(prediction: Prediction) -> float:
-    """Return the log-probability of the token that follows; of a masked one, of the most probable."""
-    return (prediction.actual or prediction.top[0]).log_prob
-
-
 def erase(explanation: Explanation, request: AttributeRequest) -> Erased:
-    """Return the prediction with these tokens erased together."""
-    if request.erase is None:
-        raise UsageError("erase names no tokens", "give their positions by stream: {'text': [2]}")
-    return erase_each(explanation, request, [request.erase])[0]
-
-
-def erase_each(
-    explanation: Explanation, request: AttributeRequest, erasures: Sequence[Mapping[Any, Sequence[int]]]
-) -> list[Erased]:
-    """Return `erase` for each of these erasures instead of that of the request, all in one batch."""
-    value_fn, n = make_value_function(explanation, request), len(erasures)
-    erased = np.array([_erased_tokens(explanation, value_fn, positions) for positions in (*erasures, {})])
-    logits = value_fn.erased_logits(erased)
-    *values, original = value_fn.quantity(logits).tolist()
-    if explanation.is_number:
-        predictions = list(map(number_prediction, logits[:n, 0].tolist()))
-    else:
-        actual = explanation.predictions[prediction_index(explanation, request.prediction)].actual
-        following = [None if actual is None else actual.id] * n
-        predictions = top_predictions(explanation.subject.task, logits[:n], [value_fn.position] * n, following)
-    return [Erased(prediction, value, original) for prediction, value in zip(predictions, values, strict=True)]
+    """Return the prediction with the tokens of the request erased together."""
+    return _erase_each(explanation, make_value_function(explanation, request), request, [request.erase])[0]
 
 
 def erase_words(explanation: Explanation, prediction: int | None) -> list[tuple[dict[str, list[int]], Erased]]:
     """Return the positions of each word that a prediction depends on, by stream, and the prediction without it."""
     request = AttributeRequest(prediction=prediction)
-    words = make_value_function(explanation, request).words
-    places = [
-        {name: np.flatnonzero(of == word).tolist()} for name, of in words.items() for word in np.unique(of[of >= 0])
-    ]
-    return list(zip(places, erase_each(explanation, request, places), strict=True)) if places else []
+    value_fn = make_value_function(explanation, request)
+    by_stream = value_fn.words.items()
+    places = [{name: np.flatnonzero(of == i).tolist()} for name, of in by_stream for i in np.unique(of[of >= 0])]
+    return list(zip(places, _erase_each(explanation, value_fn, request, places), strict=True))
 
 
-def _erased_tokens(
-    explanation: Explanation, value_fn: ValueFunction, erased: Mapping[str, Sequence[int]]
-) -> Bool[np.ndarray, " T"]:
-    """Return which tokens are erased, given their positions by stream."""
-    streams = {stream.name: stream for stream in explanation.streams}
-    if unknown := [name for name in erased if name not in streams]:
-        raise UsageError(f"erase.{unknown[0]}: this model has no such stream", f"there is {', '.join(streams)}")
-    for name, positions in erased.items():
-        stream = streams[name]
-        for position in positions:
-            if position >= len(stream.ids):
-                raise UsageError(f"erase.{name}: there is no position {position} in {len(stream.ids)} tokens")
-            if stream.special[position]:
-                raise UsageError(f"erase.{name}: {stream.pieces[position]} is a special token, which cannot be erased")
+def _erase_each(
+    explanation: Explanation,
+    value_fn: ValueFunction,
+    request: AttributeRequest,
+    erasures: Sequence[Mapping[Any, Sequence[int]]],
+) -> list[Erased]:
+    """Return the prediction without the tokens of each of these erasures, all in one batch."""
+    n, streams = len(erasures), {stream.name: stream for stream in explanation.streams}
+    for name, position in ((name, i) for erasure in erasures for name, positions in erasure.items() for i in positions):
+        if name not in streams or position >= len(streams[name]) or streams[name].special[position]:
+            hint = f"this model reads {', '.join(streams)}, and special tokens are not erased"
+            raise UsageError(f"erase.{name}: there is no token to erase at position {position}", hint)
     # The prediction does not depend on positions after those that the value function reads.
-    return np.concatenate([np.isin(np.arange(len(of)), erased.get(name, ())) for name, of in value_fn.words.items()])
-
-
-def _random_mean_drops(explanation: Explanation, value_fn: ValueFunction) -> Float[np.ndarray, "R 2"]:
-    known, key = explanation.random_drops, value_fn.measure
-    if key not in known:
-        known[key] = random_mean_drops(value_fn)
-    return known[key]
+    by_stream = value_fn.words.items()
+    erased = [np.isin(np.arange(len(of)), each.get(name, ())) for each in (*erasures, {}) for name, of in by_stream]
+    logits = value_fn.erased_logits(np.concatenate(erased).reshape(n + 1, -1))
+    *values, original = value_fn.quantity(logits).tolist()
+    if explanation.is_number:  # in the place of a prediction; it is no choice, so that its probability is 1
+        predictions = [Prediction(None, x, [Candidate(0, NUMBER, x, 0.0)], None) for x in logits[:n, 0].tolist()]
+    else:
+        actual = explanation.predictions[prediction_index(explanation, request.prediction)].actual
+        following = [None if actual is None else actual.id] * n
+        predictions = top_predictions(explanation.subject.task, logits[:n], [value_fn.position] * n, following)
+    return [Erased(prediction, value, original) for prediction, value in zip(predictions, values, strict=True)]
 
 
 def _candidate(explanation: Explanation, logits: Float[Tensor, " C"], i: int) -> Candidate:
@@ -671,30 +597,23 @@ def _warnings(
     explanation: Explanation, value_fn: ValueFunction, completeness: Completeness | None, *tests: Faithfulness
 ) -> list[str]:
     """Return the caveats of the scores, one sentence each."""
-    warnings = []
-    if value_fn.n_words == 0:
+    n, several = value_fn.n_words, len(explanation.streams) > 1
+    if n == 0:
         return ["there is no word to erase"]
-    if not uses_mask_token(explanation.subject.task):
-        warnings.append(
-            f"the model was not trained with word masking: a text with {UNK} is unlike its training data, "
-            "which is part of the effect of erasing"
-        )
-    elif len(explanation.streams) > 1:
-        warnings.append("source words were masked in training, but target words never were")
-    if completeness is not None and not completeness.ok:
-        warnings.append(
-            f"after {completeness.n_steps} steps the sum of the scores is off by {completeness.relative:.0%} of the "
-            "range: rely only on the largest scores"
-        )
-    n_single = n_single_word_shares(value_fn.n_words)
-    if completeness is None and n_single:
-        warnings.append(
-            f"{n_single} of the {len(SHARES)} parts of comprehensiveness erase a single word, as leave-one-out does: "
-            "there this ranking is the best possible by construction"
-        )
-    if value_fn.n_words < MIN_WORDS:
-        n = "only one word" if value_fn.n_words == 1 else f"only {value_fn.n_words} words"
-        warnings.append(f"{n} can be erased, and random rankings of so few words are often as good as the best")
-    elif not any(test.beats_random for test in tests):
-        warnings.append("this ranking of words is no more faithful to the model than random rankings")
-    return warnings
+    masks, single = uses_mask_token(explanation.subject.task), _share_sizes(n).count(1)
+    sentences = {
+        f"the model was not trained with word masking: a text with {UNK} is unlike its training data, "
+        "which is part of the effect of erasing": not masks,
+        "source words were masked in training, but target words never were": masks and several,
+        "the sum of the scores is off by more than 2% of the range: rely only on the largest scores": (
+            completeness is not None and not completeness.ok
+        ),
+        f"{single} of the {len(SHARES)} parts of comprehensiveness erase a single word, as leave-one-out does: "
+        "there this ranking is the best possible by construction": completeness is None and single > 0,
+        f"only {counted(n, 'words')} can be erased, and random rankings of so few words are often as good as the "
+        "best": n < MIN_WORDS,
+        "this ranking of words is no more faithful to the model than random rankings": (
+            n >= MIN_WORDS and not any(test.beats_random for test in tests)
+        ),
+    }
+    return [sentence for sentence, holds in sentences.items() if holds]

@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from numbers import Integral
 from os import PathLike
 from pathlib import Path
@@ -31,11 +30,10 @@ from glassformer.explain.inputs import (
     Answer,
     DecodeLog,
     EncodedText,
-    EnsembleMember,
-    LoggedHypothesis,
     Prediction,
     answer_without_decoding,
     encode,
+    logged,
     output_of,
     rows_of,
     text_answer,
@@ -63,8 +61,6 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "TraceRequest", "explain"]
 
 SECOND, SECOND_HINT = "the explanation of a second text", 'as in: run.explain("the second text")'
-PRECISION = "fp32"
-"""In what explanations are computed (`capture/exact_inference.py`)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,7 +76,9 @@ class Explanation(EncodedText):
         answer: the output in one line, with its probability.
         temperature: of a classifier the one that was fitted on the validation texts, to the weights that are explained;
             None where none was.
-        together: the member of an ensemble that is explained, and the answer of all; None for a single model.
+        random_drops: the drops under random rankings of words so far, by what is followed.
+        random_drops: the drops under random rankings of words so far, by what is followed.
+        together: the answer of all members of an ensemble together; None for a single model.
         records: every tensor by id, a mapping like a trace.
         checks: comparisons of two computations that must agree.
         seconds: the time it took.
@@ -96,7 +94,7 @@ class Explanation(EncodedText):
     id: str
     predictions: list[Prediction]
     answer: Answer
-    together: EnsembleMember | None
+    together: Answer | None
     records: Trace
     checks: list[Check]
     seconds: float
@@ -106,10 +104,10 @@ class Explanation(EncodedText):
     learning: LearningFacts | None = None
     update: dict[str, Tensor] = field(default_factory=dict)
     temperature: float | None = None
+    random_drops: dict[Any, np.ndarray] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        alone = f"{shortened(self.answer['headline'], 80)!r}, {self.answer['detail']}"
-        answer = self.together.warning(self.answer) if self.together else alone
+        answer = together_and_own(self.subject, self.together, self.answer)
         return f"<Explanation of {shortened(self.request.text, 60)!r}: {answer}; {len(self.records)} tensors>"
 
     @property
@@ -121,11 +119,6 @@ class Explanation(EncodedText):
     def run(self) -> Subject:
         """Return the run that was asked."""
         return self.subject.run
-
-    @property
-    def precision(self) -> str:
-        """Return the precision of all numbers here, that of the pass too; `predict` may answer in another one."""
-        return PRECISION
 
     @property
     def is_classifier(self) -> bool:
@@ -154,25 +147,16 @@ class Explanation(EncodedText):
 
         Of a masked language model these are all tokens where none is masked.
         """
-        if self.generation.masked:
-            return self.generation.masked
+        if self.decode.masked:
+            return self.decode.masked
         positions = enumerate(p.position for p in self.predictions)
-        return [i for i, position in positions if position is not None and position >= self.generation.first]
+        return [i for i, position in positions if position is not None and position >= self.decode.first]
 
     def manifest(self) -> Manifest:
-        """Return all that the page needs except tensors, as JSON data; it is cached, so do not change it."""
-        return self._manifest
-
-    @cached_property
-    def _manifest(self) -> Manifest:
+        """Return all that the page needs except tensors, as JSON data."""
         from glassformer.explain.page.manifest import manifest
 
         return manifest(self)
-
-    @cached_property
-    def random_drops(self) -> dict[Any, np.ndarray]:
-        """Return the drops under random rankings of words so far, by what is followed; no method changes them."""
-        return {}
 
     def tensor(self, id: str, slice: str = "") -> np.ndarray:
         """Return the values of a step or parameter as a numpy array, or a slice of them, "head:3;token:0-50".
@@ -211,9 +195,13 @@ class Explanation(EncodedText):
         Raises:
             UsageError: the explanation has edits; or the prediction, class or token does not exist.
         """
-        from glassformer.explain.attribution import attribute_fields
+        from glassformer.explain.attribution import AttributeRequest, attribute
 
-        return attribute_fields(self, method=method, **request)
+        if request.get("prediction") is None and self.answered:
+            following = {i: self.predictions[i].actual or self.predictions[i].top[0] for i in self.answered}
+            request["prediction"] = min(following, key=lambda i: following[i].log_prob)
+        with tuned(self.subject.device):
+            return attribute(self, AttributeRequest.from_dict({"method": method, **request}))
 
     def what_if(self, *edits: str, other: Explanation | None = None) -> WhatIf:
         """Return what the model predicts when steps are replaced: `e.what_if("decoder.1.cross.head2=0")`.
@@ -345,14 +333,15 @@ def explain_encoded(
         trace_id: the name of the explanation on the page.
         started: when the work began, on `time.perf_counter`.
     """
-    logits = rows_of(output_of(records))[: len(encoded.positions)]
-    predictions = top_predictions(view.task, logits, encoded.positions, encoded.following)
-    decode = _scored(view, encoded) if encoded.decode.kind == "given" else encoded.decode
-    answer, together, warnings = _answer(view, decode, encoded, output_of(records)), None, encoded.warnings
+    output = output_of(records)
+    predictions = top_predictions(
+        view.task, rows_of(output)[: len(encoded.positions)], encoded.positions, encoded.following
+    )
+    decode = _scored(view, encoded, output)
+    answer, together, warnings = _answer(view, decode, encoded, output), None, encoded.warnings
     if view.together is not None:
-        all_answer = _answer_together(view.together, request, encoded)
-        together = EnsembleMember(len(members_of(view.weights)), view.member, all_answer)
-        warnings = [*warnings, together.warning(answer)]
+        together = _answer_together(view.together, request, encoded)
+        warnings = [*warnings, together_and_own(view, together, answer)]
     if getattr(view.run, "precision", "fp32") != "fp32":
         warnings = [*warnings, "`predict` computes in bf16, and everything here is fp32: the third digit may differ"]
     # Of an ensemble the temperature is of its mean probabilities; it is of neither other weights nor what has learned.
@@ -372,6 +361,15 @@ def explain_encoded(
     )
 
 
+def together_and_own(view: View, together: Answer | None, own: Answer) -> str:
+    """Return the answer of the model that is explained, in one line, after that of all members of an ensemble."""
+    one, *all_of = (f"{shortened(a['headline'], 80)} ({a['detail']})" for a in (own, together) if a is not None)
+    if not all_of:
+        return one
+    n = len(members_of(view.weights))
+    return f"all {n} models together answer {all_of[0]}; member {view.member}, shown here, answers {one}"
+
+
 def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog, Answer, list[Stream]]:
     """Return how a text is decoded, the answer and the tokens, without recording where that is possible."""
     if request.edits:
@@ -384,36 +382,32 @@ def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog
     return encoded.decode, text_answer(encoded.text, encoded.decode), encoded.streams
 
 
-def _scored(subject: Subject, encoded: EncodedText) -> DecodeLog:
-    """Return the log of a given target, or of the answer that a prompt should have, with the model's score of it."""
-    with exact_no_grad(subject.model):
-        log_probs = exact_forward(subject.model, **encoded.model_inputs)[0].double().log_softmax(dim=-1)
-    start = encoded.generation.first
+def _scored(subject: Subject, encoded: EncodedText, output: Tensor | None) -> DecodeLog:
+    """Return the log; of a given target, or of the answer that a prompt should have, with the model's score of it."""
+    if output is None or encoded.decode.kind != "given":
+        return encoded.decode
+    log_probs, start = output.double().log_softmax(dim=-1), encoded.decode.first
     ids = [token for token in encoded.following[start:] if token is not None]
     log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids, start))
-    penalty = encoded.decode.settings.length_penalty
-    score = log_prob / length_penalties(len(ids), penalty)[len(ids)]
+    score = log_prob / length_penalties(len(ids), encoded.decode.settings.length_penalty)[len(ids)]
     finished = ids[-1] == subject.task.tokenizer.of_targets.eos_id
     target = Hypothesis(ids[:-1] if finished else ids, score, log_prob, finished)
-    return replace(encoded.decode, hypotheses=[LoggedHypothesis.from_hypothesis(target, subject.task.tokenizer)])
+    return replace(encoded.decode, hypotheses=[logged(target, subject.task.tokenizer)])
 
 
 def _answer(view: View, decode: DecodeLog, encoded: EncodedText, output: Tensor | None) -> Answer:
     """Return what a model answers, given the log of its decoding or its output for the text."""
     if output is None or decode.hypotheses:
         return text_answer(encoded.text, decode)
-    return answer_without_decoding(view, encoded.streams[0].text, encoded.generation.masked, output)
+    return answer_without_decoding(view, encoded.streams[0].text, encoded.decode.masked, output)
 
 
 def _answer_together(all_of: View, request: TraceRequest, encoded: EncodedText) -> Answer:
     """Return the answer of all members of an ensemble."""
     output = None
-    match encoded.decode.kind:
-        case "none":
-            with exact_no_grad(all_of.model):
-                output = exact_forward(all_of.model, **encoded.model_inputs)[0]
-        case "given":
-            encoded = replace(encoded, decode=_scored(all_of, encoded))
-        case _:
-            encoded = encode(all_of, request)
-    return _answer(all_of, encoded.decode, encoded, output)
+    if encoded.decode.kind in ("none", "given"):
+        with exact_no_grad(all_of.model):
+            output = exact_forward(all_of.model, **encoded.model_inputs)[0]
+    else:
+        encoded = encode(all_of, request)
+    return _answer(all_of, _scored(all_of, encoded, output), encoded, output)

@@ -1,14 +1,8 @@
-"""The inputs of each family of models from a text: its tokens, cut to what the model reads, and how it is decoded.
+"""Do for one text what `predict` does, and keep the way: its tokens, the search, the candidates, the answer.
 
-All else follows from the data, such as the streams or whether a prediction has a position. A new family is an entry of
-`FAMILIES`.
-
-What a model predicts for a text: the answer in one line, candidates of each step, and how it was decoded.
-
-Of an ensemble one model is explained; the answer of all of them goes with it.
-
-The search is that of `decode/search.py` and sampling that of `decode/sampling.py`, as `predict` uses them, run here for
-one text.
+The text becomes tokens as its task reads it, cut to what the model and an explanation hold (`FAMILIES`; a new family is
+an entry there). A text to generate is found with the functions of `decode/`, and the search is logged. From logits come
+the predictions, and from these or from the text the answer in one line.
 """
 
 from __future__ import annotations
@@ -21,14 +15,15 @@ from typing import Any, Literal, cast
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import functional as F
 
 from glassformer.config import DecodeConfig
 from glassformer.config.recipes import override
 from glassformer.decode.incremental import ModelDecoder, TranslationDecoder
 from glassformer.decode.jobs import translate_ids
 from glassformer.decode.sampling import sample
-from glassformer.decode.search import Hypothesis, SearchStep, beam_search
+from glassformer.decode.search import Hypothesis, SearchLog, SearchStep, beam_search
 from glassformer.errors import DivergedError, UsageError
 from glassformer.explain.capture.exact_inference import exact_no_grad
 from glassformer.explain.capture.sites import Step
@@ -53,26 +48,6 @@ from glassformer.text.answers import Decision, number_text, written_number
 from glassformer.text.long_text import length_limit, window_start
 from glassformer.text.tokenizer import MASK, Tokenizer
 from glassformer.text.words import read_running
-from glassformer.utils.formatting import shortened
-
-
-@dataclass(frozen=True)
-class EnsembleMember:
-    """The model of an ensemble that is traced."""
-
-    size: int
-    """Number of models in the ensemble."""
-    member: int
-    """Which of them is traced, counted from 0."""
-    answer: Answer
-    """Answer of all models together; the answer of an explanation is that of this member."""
-
-    def warning(self, own: Answer) -> str:
-        """Return the answer of all models and that of the one that is explained."""
-        all_of = f"{shortened(self.answer['headline'], 80)} ({self.answer['detail']})"
-        one = f"{shortened(own['headline'], 80)} ({own['detail']})"
-        return f"all {self.size} models together answer {all_of}; member {self.member}, shown here, answers {one}"
-
 
 SHOWN = 4
 """Numbers of a vector in a headline."""
@@ -84,11 +59,10 @@ def vector_answer(vector: Tensor, before: Tensor | None = None) -> Answer:
     Of an edited pass in place of the length the cosine with the vector `before` the edits.
     """
     numbers = " ".join(f"{x:.4f}" for x in vector[:SHOWN].tolist()).replace("-", "−")
-    detail = f"length {vector.norm().item():.3f}"
-    if before is not None:
-        detail = (
-            f"cosine {nn.functional.cosine_similarity(vector, before, dim=0).item():.4f} with the vector without edits"
-        )
+    if before is None:
+        detail = f"length {vector.norm().item():.3f}"
+    else:
+        detail = f"cosine {F.cosine_similarity(vector, before, dim=0).item():.4f} with the vector without edits"
     more = " …" if len(vector) > SHOWN else ""
     return {"headline": f"{numbers}{more} ({len(vector)} numbers)", "detail": detail}
 
@@ -173,12 +147,7 @@ def top_predictions(
     """
     if not positions:  # of a bare encoder, or a regressor
         return []
-    values = logits.detach().cpu().numpy()
-    if not np.isfinite(values).all():
-        raise DivergedError(
-            "the model's logits are NaN or infinite, so there is nothing to explain",
-            hint="the model diverged in training: use an earlier checkpoint",
-        )
+    values = finite(logits).detach().cpu().numpy()
     n_top = min(MAX_CANDIDATES, values.shape[1])
     best = np.argpartition(-values, n_top - 1, axis=1)[:, :n_top]
     # By logit, then by id: of equal logits a greedy search takes the first.
@@ -187,13 +156,10 @@ def top_predictions(
     wide = values.astype(np.float64)
     peak = wide.max(axis=1)
     norms = peak + np.log(np.exp(wide - peak[:, None]).sum(axis=1))
-    texts: dict[int, str] = {}
 
     def candidate(row: int, i: int) -> Candidate:
-        if i not in texts:
-            texts[i] = readable(task, i)
-        logit = values[row, i]
-        return Candidate(i, texts[i], shortest_float(logit), round(float(logit) - float(norms[row]), 7))
+        logit = values[row, i]  # as the shortest decimal that rounds to it: as exact, and half as long in JSON
+        return Candidate(i, readable(task, i), float(str(logit)), round(float(logit) - float(norms[row]), 7))
 
     predictions: list[Prediction] = []
     for row, (position, token) in enumerate(zip(positions, following, strict=True)):
@@ -229,11 +195,6 @@ def readable(task: Task, id: int) -> str:
     return task.label_names[id] if task.label_names else task.tokenizer.tokens([id])[0]
 
 
-def shortest_float(x: np.floating[Any]) -> float:
-    """Return a float32 as the shortest decimal that rounds to it: as exact, and half as long in JSON."""
-    return float(str(np.float32(x)))
-
-
 @dataclass(frozen=True)
 class BeamCandidate:
     """One extension of one hypothesis."""
@@ -266,16 +227,10 @@ class LoggedHypothesis:
     end: tuple[int, int] | None
     """Step, and index among the candidates of that step, of its last candidate."""
 
-    @staticmethod
-    def from_hypothesis(h: Hypothesis, tokenizer: Tokenizer, end: tuple[int, int] | None = None) -> LoggedHypothesis:
-        """Return a hypothesis with its tokens and text."""
-        text = tokenizer.decode(h.ids)
-        return LoggedHypothesis(h.ids, tokenizer.tokens(h.ids), text, h.score, h.log_prob, h.finished, end)
-
 
 @dataclass(frozen=True)
 class DecodeLog:
-    """How the target was decoded."""
+    """How the text was decoded: where generated tokens begin, and how they were found."""
 
     kind: Literal["beam", "sample", "given", "none"]
     """given: the target was part of the request; none: a classifier."""
@@ -287,107 +242,77 @@ class DecodeLog:
     """The candidates of each step of a beam search, best first."""
     prefix: list[int] = field(default_factory=list)
     """Ids of the forced prefix."""
+    first: int = 0
+    """Position before the first generated token, or, for a given translation, before its first token; 0 for a
+    classifier."""
+    n_fixed: int = 0
+    """Number of tokens of the last stream that no prefix can change: [BOS], or the prompt."""
+    suppressed: list[int] = field(default_factory=list)
+    """Ids that are never generated."""
+    masked: list[int] | None = None
+    """Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class."""
 
 
-class SearchRecorder:
-    """A `SearchLog` for one sentence that keeps the candidates of each step and the tokens of each live hypothesis."""
+def logged(h: Hypothesis, t: Tokenizer, end: tuple[int, int] | None = None) -> LoggedHypothesis:
+    """Return a hypothesis with its tokens and text."""
+    return LoggedHypothesis(h.ids, t.tokens(h.ids), t.decode(h.ids), h.score, h.log_prob, h.finished, end)
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.steps: list[list[BeamCandidate]] = []
-        self.finished: list[tuple[Hypothesis, tuple[int, int]]] = []
-        self.live: dict[int, tuple[list[int], tuple[int, int] | None]] = {0: ([], None)}  # row: ids, end
-        self._tokenizer = tokenizer
 
-    def __call__(self, step: SearchStep) -> None:
-        tensors = (step.parent, step.token, step.log_prob, step.total, step.score, step.row, step.finished)
-        rows = zip(*(tensor[0].tolist() for tensor in tensors), strict=True)
-        alive: dict[int, tuple[list[int], tuple[int, int] | None]] = {}
-        candidates: list[BeamCandidate] = []
-        for parent, token, log_prob, total, score, row, finished in rows:
+def logged_search(search: Callable[[SearchLog], list[Hypothesis]], t: Tokenizer) -> tuple[list[Any], list[Any]]:
+    """Return of the search for one text the results, then the other finished hypotheses, and the candidates by step."""
+    steps, finished = list[list[BeamCandidate]](), list[Hypothesis]()
+    live: dict[int, list[int]] = {0: []}
+    ends: dict[tuple[tuple[int, ...], bool], tuple[int, int]] = {}
+
+    def log(step: SearchStep) -> None:
+        columns = (step.parent, step.token, step.log_prob, step.total, step.score, step.row, step.finished)
+        before, candidates = dict(live), list[BeamCandidate]()
+        live.clear()
+        for parent, token, log_prob, total, score, row, ended in zip(*(x[0].tolist() for x in columns), strict=True):
             if total == float("-inf"):
                 continue
-            ids, end = self.live[parent][0], (len(self.steps), len(candidates))
-            if finished:
-                self.finished.append((Hypothesis(ids, score, total, True), end))
+            ids = before[parent] if ended else [*before[parent], token]
+            ends[tuple(ids), ended] = len(steps), len(candidates)
+            if ended:
+                finished.append(Hypothesis(ids, score, total, True))
             if row >= 0:
-                alive[row] = ([*ids, token], end)
-            text = self._tokenizer.tokens([token])[0]
-            live_row = row if row >= 0 else None
-            candidates.append(BeamCandidate(parent, token, text, log_prob, total, score, live_row, finished))
-        self.steps.append(candidates)
-        self.live = alive
+                live[row] = ids
+            piece, kept = t.tokens([token])[0], row if row >= 0 else None
+            candidates.append(BeamCandidate(parent, token, piece, log_prob, total, score, kept, ended))
+        steps.append(candidates)
 
-    def hypotheses(self, results: Sequence[Hypothesis]) -> list[LoggedHypothesis]:
-        """Return the results of the search, then the other finished hypotheses, each with its last candidate."""
-        ends = {(tuple(h.ids), True): end for h, end in self.finished}
-        ends |= {(tuple(ids), False): end for ids, end in self.live.values() if end is not None}
-        returned = {tuple(h.ids) for h in results if h.finished}
-        others = sorted((h for h, _ in self.finished if tuple(h.ids) not in returned), key=lambda h: -h.score)
-        return [
-            LoggedHypothesis.from_hypothesis(h, self._tokenizer, ends.get((tuple(h.ids), h.finished)))
-            for h in (*results, *others)
-        ]
+    results = search(log)
+    others = [h for h in finished if h.ids not in [one.ids for one in results if one.finished]]
+    found = [*results, *sorted(others, key=lambda h: -h.score)]
+    return [logged(h, t, ends.get((tuple(h.ids), h.finished))) for h in found], steps
 
 
 def translate(
-    model: Translator | Ensemble, tokenizer: Tokenizer, source: Sequence[int], config: DecodeConfig, prefix: list[int]
+    model: Translator | Ensemble, t: Tokenizer, source: Sequence[int], config: DecodeConfig, prefix: list[int]
 ) -> DecodeLog:
     """Translate one source (EOS included) as `Translate.predict` does, and return the log."""
-    t = tokenizer
-    bos, eos, pad = t.bos_id, t.eos_id, t.pad_id
     if config.sample:
-        forced = [prefix] if prefix else None
         with exact_no_grad(model):
-            results = translate_ids(model, [source], config, (pad, bos, eos), prefixes=forced)[0]
-        return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(h, t) for h in results], prefix=prefix)
+            special = (t.pad_id, t.bos_id, t.eos_id)
+            found = translate_ids(model, [source], config, special, prefixes=[prefix] if prefix else None)[0]
+        return DecodeLog("sample", config, [logged(h, t) for h in found], prefix=prefix)
     limit = length_limit(len(source), model.max_len, config.max_new_tokens)
     if len(prefix) >= limit:
         raise UsageError(
             f"a prefix of {len(prefix)} tokens leaves nothing to generate of the {limit} tokens allowed",
             "shorten the prefix or raise max_new_tokens",
         )
-    recorder = SearchRecorder(t)
     with exact_no_grad(model):
-        src = torch.tensor([list(source)], device=next(model.parameters()).device)
-        decoder = TranslationDecoder(model, src)
-        results = beam_search(decoder, [limit], config, bos=bos, eos=eos, pad=pad, prefixes=[prefix], log=recorder)[0]
-    return DecodeLog("beam", config, recorder.hypotheses(results), recorder.steps, prefix)
-
-
-def generate(
-    model: LanguageModel | Ensemble,
-    tokenizer: Tokenizer,
-    prompt: Sequence[int],
-    config: DecodeConfig,
-    suppress_tokens: Sequence[int],
-) -> tuple[DecodeLog, Hypothesis]:
-    """Continue one prompt as `LanguageModelling.predict` does; return the log and the continuation."""
-    t = tokenizer
-    with exact_no_grad(model):
-        decoder, limits = ModelDecoder(model), [config.max_new_tokens]
-        found = sample(
-            decoder, [prompt], config, limits=limits, rows=[0], eos=t.eos_id, suppress_tokens=suppress_tokens
+        decoder = TranslationDecoder(model, torch.tensor([list(source)], device=next(model.parameters()).device))
+        special = {"bos": t.bos_id, "eos": t.eos_id, "pad": t.pad_id}
+        hypotheses, steps = logged_search(
+            lambda log: beam_search(decoder, [limit], config, **special, prefixes=[prefix], log=log)[0], t
         )
-    return DecodeLog("sample", config, [LoggedHypothesis.from_hypothesis(found[0], t)]), found[0]
+    return DecodeLog("beam", config, hypotheses, steps, prefix)
 
 
 PARTS = {"head": "beginning", "tail": "end", "head+tail": "beginning and end", "middle": "middle"}
 """The parts of a text that truncation keeps (`TextConfig.truncate`), and the middle, where [MASK] is."""
-
-
-@dataclass(frozen=True)
-class GenerationInfo:
-    """Where generated tokens begin, and which tokens are never generated."""
-
-    first: int
-    """Position before the first generated token, or, for a given translation, before its first token; 0 for a
-    classifier."""
-    n_fixed: int
-    """Number of tokens of the last stream that no prefix can change: [BOS], or the prompt."""
-    suppressed: list[int]
-    """Ids that are never generated."""
-    masked: list[int] | None = None
-    """Positions of [MASK], where the model predicts the token itself; null: it predicts the next token, or a class."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -403,7 +328,6 @@ class EncodedText:
         decode: the log of decoding.
         text: the generated text; empty for a classifier.
         warnings: notes on the input for the user.
-        generation: where generated tokens begin.
     """
 
     model_inputs: dict[str, Any]
@@ -413,7 +337,6 @@ class EncodedText:
     decode: DecodeLog
     text: str = ""
     warnings: list[str]
-    generation: GenerationInfo
 
 
 def following_tokens(ids: Sequence[int], finished: bool, eos: int, n: int) -> list[int | None]:
@@ -422,51 +345,31 @@ def following_tokens(ids: Sequence[int], finished: bool, eos: int, n: int) -> li
     return [after[i] if i < len(after) else None for i in range(n)]
 
 
-def with_padding_mask(stream: Stream, subject: Subject, ids: str, mask: str) -> dict[str, Any]:
-    """Return the ids (1, L) by name, and the mask of real tokens if there is padding."""
-    inputs = {ids: torch.tensor([stream.ids], device=subject.device)}
-    if any(stream.padding):
-        inputs[mask] = ~torch.tensor([stream.padding], device=subject.device)
-    return inputs
-
-
 def framed_spans(t: Tokenizer, spans: Sequence[Span | None]) -> list[Span | None]:
     """Return the characters of the tokens of a text with what belongs around it, which stands for none."""
     return [*[None] * len(t.prefix), *spans, *[None] * len(t.suffix)]
 
 
-def input_warnings(
-    ids: Sequence[int], kept: Sequence[int], t: Tokenizer, name: str, keep: str, *, reads: int = 0
-) -> list[str]:
+def input_warnings(n: int, kept: Sequence[int], t: Tokenizer, name: str, keep: str, reads: int) -> list[str]:
     """Return a sentence each for an empty text, truncation and unknown tokens.
 
-    The model reads the tokens with the indices `kept`, the part `keep` of `PARTS`; in prediction it `reads` so many.
+    Of n tokens the model reads `kept`, the part `keep` of `PARTS`; prediction `reads` so many.
     """
     warnings: list[str] = []
-    if not ids:
+    if not n:
         warnings.append(f"{name} is empty")
-    if len(kept) < len(ids):
-        warnings.append(f"{name} was truncated from {len(ids)} to {len(kept)} tokens, keeping its {PARTS[keep]}")
-        if len(kept) < min(len(ids), reads):
+    if len(kept) < n:
+        warnings.append(f"{name} was truncated from {n} to {len(kept)} tokens, keeping its {PARTS[keep]}")
+        if len(kept) < min(n, reads):
             warnings.append(
                 f"an explanation shows at most {MAX_TOKENS} tokens, and prediction reads up to {reads}: "
                 "it may answer differently"
             )
-    n_unknown = sum(ids[i] == t.unk_id for i in kept)
-    if n_unknown:
+    if n_unknown := kept.count(t.unk_id):
         verb = "is" if n_unknown == 1 else "are"
         ngrams = ", but the model reads their n-grams" if t.ngrams else ""
         warnings.append(f"{n_unknown} of {len(kept)} tokens of {name} {verb} unknown to the model{ngrams}")
     return warnings
-
-
-def check_length(n_tokens: int, n_pad: int, max_len: int) -> None:
-    """Check that tokens and padding fit into the model's context."""
-    if n_pad and n_tokens + n_pad > max_len:
-        raise UsageError(
-            f"the model reads at most {max_len} tokens, got {n_tokens} and {n_pad} of padding",
-            f"pad with {max(0, max_len - n_tokens)} or fewer",
-        )
 
 
 def encode_for_classifier(subject: Subject, request: TraceRequest) -> EncodedText:
@@ -479,43 +382,33 @@ def encode_for_classifier(subject: Subject, request: TraceRequest) -> EncodedTex
     else:
         spans = t.offsets(read)
     ids, keep = t.encode(read), keep or text.truncate
-    [(_, surfaces)] = t.read([read]) if t.ngrams else [([], [])]
-    kept = t.truncate(ids, t.room(min(text.max_len, MAX_TOKENS)), keep, list(range(len(ids))))
-    return encode_kept(subject, request, ids, spans, surfaces, kept, keep, t.room(text.max_len))
+    [(_, surfaces)] = t.read([read]) if t.ngrams else [(ids, [""] * len(ids))]
+    kept = t.truncate(ids, t.room(min(text.max_len, MAX_TOKENS)), keep, [*zip(ids, spans, surfaces, strict=True)])
+    return encode_kept(subject, request, len(ids), kept, keep, t.room(text.max_len))
 
 
 def encode_kept(
-    subject: Subject,
-    request: TraceRequest,
-    ids: Sequence[int],
-    spans: Sequence[Span | None],
-    surfaces: Sequence[str],
-    kept: Sequence[int],
-    keep: str,
-    reads: int,
+    subject: Subject, request: TraceRequest, n: int, kept: Sequence[tuple[int, Span | None, str]], keep: str, reads: int
 ) -> EncodedText:
-    """Encode, for a text encoder, the tokens with the indices `kept`, with their n-grams and bigrams.
+    """Encode for a text encoder the tokens of a text that it reads, with their n-grams and bigrams.
 
     Args:
         subject: what is explained.
         request: the request.
-        ids: the tokens of the text.
-        spans: their characters in the text of the request.
-        surfaces: their surface forms, for n-grams; may be empty.
-        kept: which of them the model reads.
+        n: the number of all tokens of the text.
+        kept: those that the model reads, each with its characters and its surface form.
         keep: which part that is, of `PARTS`.
         reads: how many of them prediction reads.
     """
-    t, longest = subject.task.tokenizer, min(subject.task.config.text.max_len, MAX_TOKENS)
-    warnings = input_warnings(ids, kept, t, "the text", keep, reads=reads)
-    ids, spans = t.framed([ids[i] for i in kept]), framed_spans(t, [spans[i] for i in kept])
-    # An empty text is encoded as one token of padding.
-    n_pad = request.pad or (0 if ids else 1)
-    check_length(len(ids), n_pad, longest)
-    stream = make_stream(t, "text", ids, spans, request.text, n_pad=n_pad)
-    inputs = with_padding_mask(stream, subject, "ids", "padding_mask")
+    t = subject.task.tokenizer
+    warnings = input_warnings(n, [id for id, *_ in kept], t, "the text", keep, reads)
+    ids, spans = t.framed([id for id, *_ in kept]), framed_spans(t, [span for _, span, _ in kept])
+    stream = make_stream(t, "text", ids, spans, request.text)
+    inputs: dict[str, Any] = {"ids": torch.tensor([stream.ids], device=subject.device)}
+    if any(stream.padding):
+        inputs["padding_mask"] = ~torch.tensor([stream.padding], device=subject.device)
     if t.ngrams is not None:
-        stream, ngram_batch = add_ngrams(t, stream, [surfaces[i] for i in kept] if surfaces else [])
+        stream, ngram_batch = add_ngrams(t, stream, [surface for *_, surface in kept] or [""])
         inputs["ngram_batch"] = ngram_batch.to(subject.device)
     if isinstance(bigrams := getattr(subject.model, "bigrams", None), BigramEmbedding):
         stream = add_bigrams(stream, bigrams)
@@ -526,7 +419,6 @@ def encode_kept(
         following=[None],
         decode=DecodeLog("none", subject.task.config.decode),
         warnings=warnings,
-        generation=GenerationInfo(0, 0, []),
     )
 
 
@@ -543,49 +435,40 @@ def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedTex
     max_len = min(reads, MAX_TOKENS - 1)  # and [EOS], or [BOS]
     ids, spans = ([], []) if empty else (t.encode(request.text), t.offsets(request.text))
     room = t.room(max_len)
-    warnings = input_warnings(ids, range(min(room, len(ids))), t, "the text", "head", reads=t.room(reads))
+    warnings = input_warnings(len(ids), ids[:room], t, "the text", "head", t.room(reads))
     source = t.with_end(t.framed(ids[:room])) or [t.pad_id]
     source_spans = framed_spans(t, spans[:room])
     source_spans += [None] * (len(source) - len(source_spans))
-    check_length(len(source), request.pad, min(model.max_len, MAX_TOKENS))
-    src = make_stream(t, "source", source, source_spans, request.text, n_pad=request.pad)
+    src = make_stream(t, "source", source, source_spans, request.text)
     if request.target is not None:
-        target, target_spans = t.of_targets.encode(request.target), t.of_targets.offsets(request.target)
-        warnings += input_warnings(target, range(min(max_len, len(target))), t, "the target", "head", reads=reads)
-        output, text = Hypothesis(target[:max_len], 0.0, 0.0, True), request.target
-        output_spans: list[Span | None] = [*target_spans[:max_len]]
+        target, text = t.of_targets.encode(request.target), request.target
+        output, finished, output_spans = target[:max_len], True, [*t.of_targets.offsets(text)[:max_len]]
+        warnings += input_warnings(len(target), output, t, "the target", "head", reads)
         decode = DecodeLog("given", settings)
     else:
-        # As in prediction, an empty text has an empty translation.
-        if empty:
-            hypothesis = LoggedHypothesis.from_hypothesis(Hypothesis([], 0.0, 0.0, True), t)
-            decode = DecodeLog("sample" if settings.sample else "beam", settings, [hypothesis])
+        if empty:  # as in prediction, it has an empty translation
+            hypotheses = [logged(Hypothesis([], 0.0, 0.0, True), t)]
+            decode = DecodeLog("sample" if settings.sample else "beam", settings, hypotheses)
         else:
             decode = translate(model, t, source, settings, list(request.prefix))
-        best = decode.hypotheses[0]
-        output = Hypothesis(best.ids, best.score, best.log_prob, best.finished)
-        text, output_spans = decoded_spans(t, best.ids)
-        warnings += (
-            [] if best.finished else [f"the translation was truncated at {len(best.ids)} tokens, without an end token"]
-        )
-    tgt_in = [t.bos_id, *output.ids][: min(model.max_len, MAX_TOKENS)]
-    if len(tgt_in) <= len(output.ids):
-        warnings.append(f"the translation has {len(output.ids)} tokens, of which the first {len(tgt_in) - 1} are shown")
-    n_given = len(tgt_in) if decode.kind == "given" else 1 + len(request.prefix)
+        output, finished = decode.hypotheses[0].ids, decode.hypotheses[0].finished
+        text, output_spans = decoded_spans(t, output)
+        if not finished:
+            warnings.append(f"the translation was truncated at {len(output)} tokens, without an end token")
+    tgt_in = [t.bos_id, *output][: min(model.max_len, MAX_TOKENS)]
+    if len(tgt_in) <= len(output):
+        warnings.append(f"the translation has {len(output)} tokens, of which the first {len(tgt_in) - 1} are shown")
+    first, n_given = (0, len(tgt_in)) if decode.kind == "given" else (len(request.prefix), 1 + len(request.prefix))
     tgt = make_stream(t, "target", tgt_in, [None, *output_spans][: len(tgt_in)], text, n_given=n_given)
-    inputs = with_padding_mask(src, subject, "src", "src_padding_mask")
-    inputs["tgt_in"] = torch.tensor([tgt_in], device=subject.device)
-    following = following_tokens(output.ids, output.finished, t.eos_id, len(tgt_in))
-    generation = GenerationInfo(0 if decode.kind == "given" else n_given - 1, 1, subject.task.suppress_tokens)
+    read = {"src": src, "tgt_in": tgt}
     return EncodedText(
-        model_inputs=inputs,
+        model_inputs={name: torch.tensor([x.ids], device=subject.device) for name, x in read.items()},
         streams=[src, tgt],
         positions=[*range(len(tgt_in))],
-        following=following,
-        decode=decode,
+        following=following_tokens(output, finished, t.eos_id, len(tgt_in)),
+        decode=replace(decode, first=first, n_fixed=1, suppressed=subject.task.suppress_tokens),
         text=text,
         warnings=warnings,
-        generation=generation,
     )
 
 
@@ -603,18 +486,20 @@ def encode_for_masked_language_model(subject: Subject, request: TraceRequest) ->
     first = ids.index(t.mask_id) if t.mask_id in ids else 0
     chunk = first // reads * reads
     start = chunk + (first - chunk) // room * room
-    kept = range(start, min(start + room, chunk + reads, len(ids)))
-    keep = "head" if start == 0 else "tail" if kept.stop == len(ids) else "middle"
-    encoded = encode_kept(subject, request, ids, spans, surfaces, kept, keep, min(reads, len(ids) - chunk))
+    stop = min(start + room, chunk + reads, len(ids))
+    keep = "head" if start == 0 else "tail" if stop == len(ids) else "middle"
+    kept = [*zip(ids, spans, surfaces or [""] * len(ids), strict=True)][start:stop]
+    encoded = encode_kept(subject, request, len(ids), kept, keep, min(reads, len(ids) - chunk))
     [stream] = encoded.streams
     masked = [i for i, token in enumerate(stream.ids) if token == t.mask_id]
+    decode = replace(encoded.decode, n_fixed=len(stream))
     none = [] if masked else [f"the text holds no {MASK}, so each token is predicted from a text that shows it"]
     return replace(
         encoded,
         positions=[*range(len(stream))],
         following=[None if token in t.special_ids else token for token in stream.ids],
         warnings=[*encoded.warnings, *none],
-        generation=GenerationInfo(masked[0] if masked else 0, len(stream), t.without_text, masked),
+        decode=replace(decode, first=masked[0] if masked else 0, suppressed=t.without_text, masked=masked),
     )
 
 
@@ -671,58 +556,49 @@ def encode_for_language_model(subject: Subject, request: TraceRequest) -> Encode
     t, model = subject.task.tokenizer, cast("LanguageModel | Ensemble", subject.model)
     prompt_ids = t.framed(t.encode(request.text))
     prompt_spans = framed_spans(t, t.offsets(request.text))
-    warnings = input_warnings(prompt_ids, range(len(prompt_ids)), t, "the prompt", "tail")
     settings, given = decode_settings(subject, request), t.encode(request.target or "")
     prompt: list[int] = [*(prompt_ids or [t.start_id]), *request.prefix, *given]
     # The start of the sampler's window, for a prompt longer than the context.
     context = min(model.max_len, MAX_TOKENS)
     start = window_start(len(prompt), context)
-    if start:
-        warnings.append(f"the prompt was truncated from {len(prompt)} to {len(prompt) - start} tokens, keeping its end")
-    if start and context < model.max_len:
-        warnings.append(f"prediction reads up to {model.max_len} tokens: it may answer differently")
+    read = prompt if prompt_ids else []
+    warnings = input_warnings(len(read), read[start:], t, "the prompt", "tail", model.max_len)
     suppressed = subject.task.suppress_tokens
     if given:
-        decode, new = DecodeLog("given", settings), Hypothesis([], 0.0, 0.0, False)
+        decode, new, finished = DecodeLog("given", settings), list[int](), False
     else:
         room, limit = max(1, context - (len(prompt) - start)), MAX_EDITED_TOKENS - len(prompt)
         if "max_new_tokens" not in request.decode:
-            settings = replace(
-                settings, max_new_tokens=min(settings.max_new_tokens, limit if limit > 0 else DEFAULT_NEW_TOKENS, room)
-            )
-        elif settings.max_new_tokens > room:
-            of = f"the context of {context} tokens"
-            of = of if context == model.max_len else f"the {context} tokens of an explanation"
-            warnings.append(f"max_new_tokens was lowered to {room}, to fit into {of}")
-            settings = replace(settings, max_new_tokens=room)
+            fewer = min(settings.max_new_tokens, limit if limit > 0 else DEFAULT_NEW_TOKENS, room)
+        else:
+            fewer = min(settings.max_new_tokens, room)
+            if fewer < settings.max_new_tokens:
+                warnings.append(f"max_new_tokens was lowered to {room}, to fit into the {context} tokens shown")
+        settings = replace(settings, max_new_tokens=fewer)
         # A random number depends on the position in the whole text, so prediction's decoder gets all of it.
-        read = prompt if context == model.max_len else prompt[start:]
-        decode, new = generate(model, t, read, settings, suppressed)
-        decode = replace(decode, prefix=list(request.prefix))
-    all_ids = [*prompt, *new.ids]
+        whole = [prompt if context == model.max_len else prompt[start:]]
+        with exact_no_grad(model):
+            limits, more = [fewer], {"eos": t.eos_id, "suppress_tokens": suppressed}
+            [found] = sample(ModelDecoder(model), whole, settings, limits=limits, rows=[0], **more)
+        decode = DecodeLog("sample", settings, [logged(found, t)], prefix=list(request.prefix))
+        new, finished = found.ids, found.finished
+    all_ids = [*prompt, *new]
     text, spans = _join(t, request.text, prompt_spans, all_ids, len(prompt_ids))
     ids = all_ids[start : -1 if given else start + context]
-    check_length(len(ids), request.pad, context)
-    spans, n_given = spans[start : start + len(ids)], min(len(ids), len(prompt) - start)
-    stream = make_stream(t, "text", ids, spans, text, n_given=n_given, n_pad=request.pad)
-    # A causal model needs no mask for padding at the end.
-    inputs = {"ids": torch.tensor([stream.ids], device=subject.device)}
-    # All ensemble members have the same table size.
-    ngrams = cast(LanguageModel, members_of(model)[0]).ngrams
-    if ngrams is not None:
-        stream = add_hashed_ngrams(stream, ngrams)
-    following = following_tokens(all_ids[start + 1 :], new.finished, t.eos_id, len(ids))
     n_prompt = len(prompt) - start - len(given)
-    generation = GenerationInfo(n_prompt - 1, n_prompt - len(request.prefix), suppressed)
+    n_given = min(len(ids), len(prompt) - start)
+    stream = make_stream(t, "text", ids, spans[start : start + len(ids)], text, n_given=n_given)
+    # All ensemble members have the same table size.
+    if (ngrams := cast(LanguageModel, members_of(model)[0]).ngrams) is not None:
+        stream = add_hashed_ngrams(stream, ngrams)
     return EncodedText(
-        model_inputs=inputs,
+        model_inputs={"ids": torch.tensor([ids], device=subject.device)},
         streams=[stream],
         positions=[*range(len(ids))],
-        following=following,
-        decode=decode,
-        text=t.decode(given or new.ids),
+        following=following_tokens(all_ids[start + 1 :], finished, t.eos_id, len(ids)),
+        decode=replace(decode, first=n_prompt - 1, n_fixed=n_prompt - len(request.prefix), suppressed=suppressed),
+        text=t.decode(given or new),
         warnings=warnings,
-        generation=generation,
     )
 
 

@@ -63,8 +63,6 @@ class TraceRequest(Request):
     """Ids that the translation must start with, or that follow the prompt."""
     decode: Annotated[Mapping[str, Any], "Partial<DecodeSettings>"] = field(default_factory=dict)
     """Fields of `DecodeConfig` that differ from the run's."""
-    pad: Annotated[int, Meta(ge=0, le=512)] = 0
-    """Number of [PAD] tokens to append, to show that they change nothing."""
     checkpoint: Annotated[str, Meta(pattern=CHECKPOINT, description='"model" or like "step-00001000"')] = "model"
     """"model" (the best weights) or a checkpoint's name; nothing else is ever used in a path."""
     member: Annotated[int, Meta(ge=0, le=99)] = 0

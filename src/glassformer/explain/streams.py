@@ -23,18 +23,18 @@ from glassformer.text.tokenizer import Tokenizer
 def add_ngrams(t: Tokenizer, stream: Stream, surfaces: Sequence[str]) -> tuple[Stream, NgramBatch]:
     """Return a stream with its character n-grams and its unknown words as written, and the n-grams of each token.
 
-    `surfaces` are the surface forms of the tokens, "" for one without n-grams; padding may follow them.
+    `surfaces` are the surface forms of the tokens, "" for one without n-grams.
     """
     assert t.ngrams is not None
     ids = [t.ngrams.lookup(surface) if surface else [] for surface in surfaces]
     known = t.ngrams.ngrams
     names = [[known[id - FIRST] if id >= FIRST else f"0x{id - 1:02X}" for id in row] for row in ids]
-    n_pad, width = len(stream) - len(ids), max([1, *map(len, ids)])
-    padded = [row + [0] * (width - len(row)) for row in [*ids, *[[]] * n_pad]]
+    width = max(1, *map(len, ids))
+    padded = [row + [0] * (width - len(row)) for row in ids]
     batch = NgramBatch(torch.arange(1, len(stream) + 1)[None], torch.tensor([[0] * width, *padded]))
     tokens = zip(stream.pieces, stream.unknown, stream.spans, strict=True)
     pieces = [f"{stream.text[slice(*span)]} {p}" if unknown and span else p for p, unknown, span in tokens]
-    return replace(stream, pieces=pieces, ngrams=names + [[]] * n_pad, ngram_ids=padded), batch
+    return replace(stream, pieces=pieces, ngrams=names, ngram_ids=padded), batch
 
 
 def add_bigrams(stream: Stream, bigrams: BigramEmbedding) -> Stream:
@@ -121,9 +121,8 @@ def make_stream(
     text: str,
     *,
     n_given: int | None = None,
-    n_pad: int = 0,
 ) -> Stream:
-    """Return a stream of ids and the characters they stand for, with padding appended.
+    """Return a stream of ids and the characters they stand for; of none one token of padding, as in prediction.
 
     Args:
         tokenizer: the tokenizer of the ids.
@@ -132,14 +131,12 @@ def make_stream(
         spans: for each token its characters text[start:end]; None where it has none.
         text: the text.
         n_given: the number of tokens that the model did not generate; None for all.
-        n_pad: the number of [PAD] tokens to append.
     """
-    ids = [*ids, *[tokenizer.pad_id] * n_pad]
+    padding, ids = [not ids] * max(1, len(ids)), [*ids] or [tokenizer.pad_id]
     special_ids = tokenizer.special_ids - {tokenizer.unk_id}
     special = [i in special_ids for i in ids]
     unknown = [i == tokenizer.unk_id for i in ids]
-    padding = [index >= len(ids) - n_pad for index in range(len(ids))]
-    spans = [None if s else span for s, span in zip(special, [*spans, *[None] * n_pad], strict=True)]
+    spans = [None if s else span for s, span in zip(special, spans or [None], strict=True)]
     words, word_texts = group_words(text, spans, unknown)
     n_given = len(ids) if n_given is None else n_given
     return Stream(name, ids, tokenizer.tokens(ids), special, unknown, padding, words, word_texts, spans, text, n_given)

@@ -38,6 +38,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -86,7 +87,6 @@ class Trace(Mapping[str, Step]):
         model: the model.
         only: wildcards of ids, or a predicate; other steps are neither kept nor copied.
         tap: called with the id and a copy of the tensor of each step of the pass; returns the tensor to use instead.
-        names: ids for modules by path, to use instead of the path.
 
     Attributes:
         computed: the ids of all steps, kept or not, in order; each with the streams of its axes of tokens and keys.
@@ -95,13 +95,7 @@ class Trace(Mapping[str, Step]):
         output: the output of that call.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        only: Sequence[str] | Callable[[str], bool],
-        tap: Tap | None = None,
-        names: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, model: nn.Module, only: Sequence[str] | Callable[[str], bool], tap: Tap | None = None) -> None:
         self.model = model
         self._steps: dict[str, Step] = {}
         self.computed: dict[str, dict[str, str]] = {}
@@ -113,15 +107,15 @@ class Trace(Mapping[str, Step]):
         self.call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self.output: Tensor | None = None
         modules = self._modules = list(model.named_modules(remove_duplicate=False))
-        given = dict(names or {})
+        names: dict[str, str] = {}
         self._paths: dict[nn.Module, str] = {}
         for path, module in modules:
             self._paths.setdefault(module, path)
             if isinstance(module, TextClassifier) and not module.several and module.n_classes != 2:
-                given.setdefault(f"{path}.head".lstrip("."), f"{path}.logits".lstrip("."))
+                names[f"{path}.head".lstrip(".")] = f"{path}.logits".lstrip(".")
             elif isinstance(module, Pooler):
-                given.setdefault(f"{path}.dense", path)
-        self._names = tuple(given.items())
+                names[f"{path}.dense"] = path
+        self._names = tuple(names.items())
         embeddings = (path for path, module in modules if isinstance(module, TokenEmbedding))
         self._embeddings = {id_of_path(path, self._names) for path in embeddings}
         self._calls: dict[nn.Module, tuple[int, set[str]]] = {}
@@ -133,11 +127,7 @@ class Trace(Mapping[str, Step]):
             return self._steps[id]
         if id in self.computed:
             raise UnknownRecord(f"{id!r} was computed, but `only` leaves it out", "add it to `only`")
-        if not self.computed:
-            hint = "call the model inside `with trace(model)`"
-            raise UnknownRecord(f"the trace holds no step yet, so none called {id!r}", hint)
-        hint = nearest(id, [*self.computed])
-        raise UnknownRecord(f"the trace holds no step called {id!r} among its {len(self)}", hint)
+        raise UnknownRecord(f"the trace holds no step called {id!r} among its {len(self)}", nearest(id, self.computed))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._steps)
@@ -148,18 +138,14 @@ class Trace(Mapping[str, Step]):
     def __repr__(self) -> str:
         return "\n".join(map(repr, self.values())) or "a trace without records"
 
-    def find(self, pattern: str) -> list[Step]:
-        """Return the records whose ids match a wildcard: `t.find("decoder.*.cross.weights")`."""
-        return [record for id, record in self.items() if fnmatchcase(id, pattern)]
-
     def tensor(self, id: str, slice: str = "") -> np.ndarray:
         """Return the values of a step or a parameter, or a slice of them: "head:3;token:0-50", see `take_slice`."""
         id = id if isinstance(id, str) else str(id)
         if id in self._steps:
             return to_numpy(take_slice(self[id].value, axis_names(self[id].axes), slice))
         if id not in self.params:
-            hint = nearest(id, [*self, *self.params])
-            raise UnknownRecord(f"there is no tensor or parameter {id[:80]!r} in this trace", hint)
+            message = f"there is no tensor or parameter {id[:80]!r} in this trace"
+            raise UnknownRecord(message, nearest(id, [*self, *self.params]))
         return to_numpy(take_slice(get_parameter(self.model, id), axis_names(self.params[id]), slice))
 
     @cached_property
@@ -183,21 +169,12 @@ class Trace(Mapping[str, Step]):
 
     @cached_property
     def checks(self) -> list[Check]:
-        """Return the cached `check()`; empty if the model was not called as a whole, or a tap replaced a step."""
-        return [] if self.call is None or self.output is None or self.edited else [self.check()]
+        """Return a comparison of the output with that of fused attention, for which the model is called once more.
 
-    def check(self) -> Check:
-        """Call the model once more, with the same arguments and fused attention, and compare the outputs.
-
-        Raises:
-            UsageError: the model was not called as a whole in the block (or with a cache, which the first
-                call has changed), did not return a tensor, or a tap replaced a step.
+        It is empty if the model was not called as a whole, or with a cache, or if a tap replaced a step.
         """
-        if self.call is None or self.output is None:
-            raise UsageError("the traced model was not called as a whole", "call model(…) inside `with trace(model)`")
-        if self.edited:
-            message = f"a tap replaced {self.edited[0]!r}, which the fused kernel cannot do"
-            raise UsageError(message, "check a trace without a tap")
+        if self.call is None or self.output is None or self.edited:
+            return []
         args, kwargs = self.call
         with report_to(None), torch.no_grad():
             fused = exact_forward(self.model, *args, **kwargs)
@@ -205,7 +182,7 @@ class Trace(Mapping[str, Step]):
         unit = max(1e-4, 8 * torch.finfo(fused.dtype).eps)
         tolerance = unit * max(1.0, float(fused.abs().max()) if fused.numel() else 0.0)
         meaning = "The largest difference between the logits of attention step by step and of the fused kernel."
-        return Check("explicit against fused attention", value, tolerance, value <= tolerance, meaning)
+        return [Check("explicit against fused attention", value, tolerance, value <= tolerance, meaning)]
 
     def listen(
         self, module: nn.Module, name: str, x: Tensor, inputs: Sequence[Input], constants: dict[str, Any]
@@ -228,16 +205,16 @@ class Trace(Mapping[str, Step]):
         def id_of(step: str) -> str:
             return f"{prefix}.{step}{suffix}" if prefix else f"{step}{suffix}"
 
-        id, op = id_of(last), constants.pop("op", None)
+        id = id_of(last)
         if name:
-            variants = (op or "vocab", *(constants.get(variant) for variant in ("kind", "how", "scheme")))
+            variants = (constants.pop("op", "vocab"), *map(constants.get, ("kind", "how", "scheme")))
             key = site_key(name if name in OWN else last, *variants)
         else:  # a linear layer, by its axes
             shape = "token" if x.dim() > 2 else "class"
             key = site_key(last, shape)
             key = key if key in SITES and x.dim() - len(SITES[key].axes) in (0, 1) else f"linear:{shape}"
         key = f"embedding_{key}" if name == "norm" and prefix in self._embeddings else key
-        op = op or SITES[key].op
+        op = SITES[key].op
         params = {role: constants.pop(role, module._parameters.get(role)) for role in ROLES}
         attrs = {constant: value for constant, value in constants.items() if value is not None}
         if op == "positions" and isinstance(inputs[0], Tensor) and inputs[0].any() and (first := int(inputs[0][0, 0])):
@@ -260,7 +237,7 @@ class Trace(Mapping[str, Step]):
             streams["key"] = self.computed[read[1]]["token"]
         params = {role: params[role] for role in ROLES if role in row.arguments}
         computed = [one for one in read[: len(wanted)] if one]
-        self._add(id, key, op, computed, x, streams, params, attrs)
+        self._add(id, key, x, computed, streams, params, attrs, editable=bool(row.gives))
         if x is not given and id not in self.edited:
             self._remember(given, id)  # pooling reads the mask of attention
         if last.startswith("with_"):  # what was added to an embedding, and its inputs, stand next to the later sum
@@ -294,32 +271,32 @@ class Trace(Mapping[str, Step]):
     def _add_unknown(self, id_of: Callable[[str], str], reader: str, argument: str, x: Tensor) -> str:
         """Add a tensor that no recorded step computed as a step, given the step that reads it; return its id."""
         if argument == "mask":  # pooling reads the mask itself, not the edited one of attention
-            return self._add(id_of("mask"), "mask:padding", "mask", (), x, {}, attrs={"kind": "padding"})
+            return self._add(id_of("mask"), "mask:padding", x, attrs={"kind": "padding"})
         name = "memory" if reader in ("k_proj", "v_proj") else "input"
         if argument == "b":
             name = {"residual": "branch", "sum": "positions"}.get(reader, "added")
-        return self._add(id_of(name), "input", "input", (), x, {"token": "source"} if name == "memory" else {})
+        return self._add(id_of(name), "input", x, streams={"token": "source"} if name == "memory" else {})
 
     def _add(
         self,
         id: str,
         key: str,
-        op: str,
-        inputs: Sequence[str],
         x: Tensor,
-        streams: Mapping[str, str],
-        params: Mapping[str, Tensor | None] | None = None,
-        attrs: Mapping[str, Any] | None = None,
+        inputs: Sequence[str] = (),
+        streams: Mapping[str, str] = MappingProxyType({}),
+        params: Mapping[str, Tensor | None] = MappingProxyType({}),
+        attrs: Mapping[str, Any] = MappingProxyType({}),
+        editable: bool = False,
     ) -> str:
         """Keep a step if `only` selects it, and remember its tensor; return its id."""
-        names = SITES[key].axes if op != "input" else ("token", "feature")[-1 if x.dim() < 3 else 0 :]
+        op, names, line = SITES[key].op, SITES[key].axes, SITES[key].line
+        names = names if op != "input" else ("token", "feature")[-1 if x.dim() < 3 else 0 :]
         self.computed[id] = {name: streams.get(name) or _stream_of(id) for name in names if name in STREAMED}
         self._remember(x, id)
         if not self.wants(id):
             return id
         if id in self._steps:
-            hint = "rename one of them: trace(model, names={path: name})"
-            raise UsageError(f"two modules of the model would both record {id!r}", hint)
+            raise UsageError(f"two modules of the model would both record {id!r}", "rename one of them")
         kept = x.detach() if x.requires_grad else x
         if op == "mask":  # without a head axis where all heads have the same mask
             kept = kept[:, None] if kept.dim() < 3 else kept.squeeze(1) if kept.shape[1] == 1 else kept
@@ -333,21 +310,20 @@ class Trace(Mapping[str, Step]):
             kept = kept.float()
         stream = self.computed[id].get("token") if id.rpartition(".")[0] in self._embeddings else None
         stack, layer, block = step_location(id, stream)
-        given = {role: self._parameters.get(p, "") for role, p in (params or {}).items() if p is not None}
         self._steps[id] = Step(
             id=id,
             site=key,
             op=op,
             inputs=tuple(inputs),
-            params=given,
-            attrs=dict(attrs or {}),
+            params={role: self._parameters.get(p, "") for role, p in params.items() if p is not None},
+            attrs=dict(attrs),
             axes=tuple(Axis(*each, self.computed[id].get(each[0])) for each in zip(names, kept.shape, strict=True)),
             value=kept,
-            source=source_line(*line) if (line := SITES[key].line) else reported_line() if op != "input" else None,
+            source=source_line(*line) if line else reported_line() if op != "input" else None,
             stack=stack,
             layer=layer,
             block=block,
-            editable=op != "input" and bool(OPERATIONS[row_name(op, attrs or {})].gives),
+            editable=editable,
         )
         return id
 
@@ -357,10 +333,8 @@ class Trace(Mapping[str, Step]):
             return value
         # A copy, since the tensor may be a view of steps already recorded.
         replaced = self.tap(id, value.clone())
-        if not isinstance(replaced, Tensor):
-            raise UsageError(f"the tap must return a tensor, got {type(replaced).__name__} for {id!r}")
-        if (replaced.shape, replaced.dtype, replaced.device) != (value.shape, value.dtype, value.device):
-            was, now = (f"{tuple(x.shape)} {x.dtype} on {x.device}" for x in (value, replaced))
+        was, now = map(_form_of, (value, replaced))
+        if now != was:
             raise UsageError(f"the tap must return a tensor like {id!r}, {was}, got {now}")
         if not torch.equal(replaced, value):
             self.edited.append(id)
@@ -387,32 +361,33 @@ def _copied(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
 
 
+def _form_of(x: Any) -> str:
+    return f"{tuple(x.shape)} {x.dtype} on {x.device}" if isinstance(x, Tensor) else type(x).__name__
+
+
 def _stream_of(id: str) -> str:
     """Return the stream of an embedding by its id: "src_embedding" has the source, "tgt_embedding" the target."""
     found = re.search(r"(?:^|\.)(src|source|tgt|target)", id)
     return "text" if found is None else "source" if found[1][0] == "s" else "target"
 
 
-def nearest(id: str, known: Sequence[str]) -> str:
+def nearest(id: str, known: Collection[str]) -> str:
     """Return a hint with the most similar ids."""
+    if not known:
+        return "call the model inside `with trace(model)`"
     near = difflib.get_close_matches(id, known, n=3, cutoff=0.5)
-    return f"the nearest are {', '.join(near)}" if near else f"the first is {known[0]}"
+    return f"the nearest are {', '.join(near)}" if near else f"the first is {next(iter(known))}"
 
 
 @contextmanager
 def trace(
-    model: nn.Module,
-    only: str | Sequence[str] | Callable[[str], bool] = "*",
-    *,
-    names: Mapping[str, str] | None = None,
-    tap: Tap | None = None,
+    model: nn.Module, only: str | Sequence[str] | Callable[[str], bool] = "*", *, tap: Tap | None = None
 ) -> Iterator[Trace]:
     """Record all that `model` computes within the block, in this thread, in evaluation mode and full fp32.
 
     Args:
         model: a model of this package, or any module made of layers from `glassformer.nn`.
         only: wildcards of the ids to keep, "decoder.*.cross.*", or a predicate of an id; everything by default.
-        names: ids for modules by path, to use instead of the path.
         tap: called with the id of every step of the forward pass, kept or not, and a copy of its tensor with the batch
             axis first; returns the tensor to record and use instead, of the same shape and type. Steps computed
             only for the record (`Site.editable` is False) are not passed. A mask is boolean and broadcasts to
@@ -429,7 +404,7 @@ def trace(
         raise UsageError("a trace is already open in this thread", "close it before opening another")
     # Without the wrapper of torch.compile.
     inner = getattr(model, "_orig_mod", model)
-    recorded = Trace(inner, [only] if isinstance(only, str) else only, tap, names)
+    recorded = Trace(inner, [only] if isinstance(only, str) else only, tap)
     reported = [one.output for one in inner.modules() if isinstance(one, LanguageModel | Translator)]  # as logits
     linear = [module for module in inner.modules() if isinstance(module, nn.Linear) and module not in reported]
     with (
@@ -441,8 +416,7 @@ def trace(
         yield recorded
     for pattern in () if callable(recorded.only) or not recorded.computed else recorded.only:
         if not any(fnmatchcase(id, pattern) for id in recorded):
-            hint = nearest(pattern, [*recorded.computed])
-            raise UsageError(f"only={pattern!r} matches no step that was computed", hint)
+            raise UsageError(f"only={pattern!r} matches no step that was computed", nearest(pattern, recorded.computed))
 
 
 def record(model: nn.Module, inputs: Mapping[str, Any], tap: Tap | None = None) -> Trace:

@@ -415,7 +415,7 @@ def answer_probabilities(explanation: Explanation) -> tuple[float | None, float 
         return math.exp(predictions[0].top[0].log_prob), None
     tokens = [predictions[i].actual for i in explanation.generated]
     logs = [token.log_prob for token in tokens if token is not None]
-    if not logs or explanation.generation.masked is not None:
+    if not logs or explanation.decode.masked is not None:
         return None, None
     return math.exp(sum(logs)), math.exp(sum(logs) / len(logs)) if len(explanation.streams) == 1 else None
 

@@ -345,7 +345,7 @@ function GenerationView({ manifest }: { manifest: Manifest }) {
 function NextTokenText({ manifest, index }: { manifest: Manifest; index: number }) {
   const { actual, position, rank, top } = manifest.predictions[index]!;
   const { pieces } = outputStream(manifest), at = position ?? 0, masked = isMasked(manifest), vocabulary = count(manifest.model.vocab_size);
-  const shown = actual ?? (masked && manifest.generation.masked!.includes(at) ? top[0]! : null), p = shown && Math.exp(shown.log_prob);
+  const shown = actual ?? (masked && manifest.decode.masked!.includes(at) ? top[0]! : null), p = shown && Math.exp(shown.log_prob);
   const how = masked ? "The model reads this token, so it need not predict it." : isGiven(manifest, at) ? "It was given." : "It was generated.";
   return (
     <>
@@ -368,7 +368,7 @@ function useFiltered(manifest: Manifest, index: number, sampling: SamplingParams
   const loaded = useTensor(wanted ? "logits" : null, `token:${index}`, manifest);
   if (!prediction) return { filtered: null, loading: false };
   const size = node?.axes.at(-1)?.size ?? manifest.model.vocab_size;
-  const { suppressed } = manifest.generation;
+  const { suppressed } = manifest.decode;
   const filtered = loaded.value
     ? filterAll(Array.from(loaded.value.data), sampling, suppressed, BARS)
     : filterTop(prediction.top, prediction.logsumexp, size, sampling, suppressed, BARS);

@@ -148,12 +148,12 @@ async function look(trace: Manifest, groups: AttentionGroup[], sweep: Sweep | nu
     if (row >= 0 && largestColumn(grid, row) === key) return found.at(-1)!;
   }
   const step = group.layers.at(-1)!.weights;
-  const row = trace.generation.masked?.[0] ?? rows[Math.floor(rows.length / 2)];
+  const row = trace.decode.masked?.[0] ?? rows[Math.floor(rows.length / 2)];
   return found[0] ?? (row === undefined ? null : { group, step, head: 0, row, grid: await gridOf(step, 0), blocked: null });
 }
 
 async function weigh(trace: Manifest): Promise<Weighed | null> {
-  const position = trace.generation.masked?.[0], whole = isClassifier(trace);
+  const position = trace.decode.masked?.[0], whole = isClassifier(trace);
   const index = whole ? 0 : targetIndex(trace, position?.toString()), prediction = trace.predictions[index];
   if (!prediction || (isMasked(trace) && position === undefined)) return null;
   const request: AttributeRequest = { trace: trace.id, method: "erase", ...(!whole && { prediction: index }) };
@@ -256,7 +256,7 @@ const temperature: Make = ({ trace, classifier, masked }) => {
   const task: Params = classifier ? { heat: hot } : { sampling: samplingText({ ...own, temperature: hot }) };
   const now = () => Number((classifier ? route.value.params.heat : route.value.params.sampling?.split(",")[0]) ?? 0);
   const drawn = async (t: number) => {
-    const { suppressed } = trace.generation, size = trace.model.vocab_size, sampling = { ...own, temperature: t };
+    const { suppressed } = trace.decode, size = trace.model.vocab_size, sampling = { ...own, temperature: t };
     const all = classifier ? prediction.top.map(({ logit }) => logit)
       : trace.nodes.some(({ id }) => id === "logits") && Array.from((await source.tensor(trace.id, "logits", `token:${index}`)).data);
     const { bars } = all ? filterAll(all, sampling, suppressed, size) : filterTop(prediction.top, prediction.logsumexp, size, sampling, suppressed, size);
@@ -284,7 +284,7 @@ const short = (text: string) => (text.length > 60 ? `${text.slice(0, 60)}…` : 
 
 const force: Make = ({ trace, classifier, masked }) => {
   if (classifier || masked || !source.live || trace.decode.kind === "given") return null;
-  const { eos, unk, pad, bos, mask } = trace.model.special_ids, { n_fixed, suppressed } = trace.generation, { ids } = outputStream(trace);
+  const { eos, unk, pad, bos, mask } = trace.model.special_ids, { n_fixed, suppressed } = trace.decode, { ids } = outputStream(trace);
   const others = new Set([eos, unk, pad, bos, mask, ...suppressed]);
   const alternative = (index: number) => trace.predictions[index]!.top.slice(0, 10).find(({ id }) => id !== trace.predictions[index]!.actual!.id && !others.has(id));
   const among = (end: number) => leastCertain(trace.predictions, (one) => {
@@ -320,7 +320,7 @@ const force: Make = ({ trace, classifier, masked }) => {
 };
 
 const fillIn: Make = ({ trace }) => {
-  const at = trace.generation.masked?.[0], prediction = trace.predictions.find(({ position }) => position === at);
+  const at = trace.decode.masked?.[0], prediction = trace.predictions.find(({ position }) => position === at);
   if (at === undefined || !prediction) return null;
   const [first, second] = prediction.top, p = Math.exp(first!.log_prob);
   return {
@@ -435,10 +435,10 @@ async function planOf(trace: Manifest): Promise<{ steps: TourStep[]; limits: str
   const limits = [
     !source.live && "This is a saved page, which cannot run the model: in place of blocked keys and forced tokens there are steps with the numbers that it holds.",
     source.live && !editable && !bare && `${capital(trace.refused.edits!)}: in place of blocked keys there are other steps.`,
-    trace.together && `This is an ensemble of ${trace.together.size} models. The tour shows member ${trace.together.member}: what you change changes the answer of this member, not that of all together.`,
+    trace.together && `This is an ensemble of ${trace.model.n_members} models. The tour shows member ${trace.request.member ?? 0}: what you change changes the answer of this member, not that of all together.`,
     bare && "This model gives one vector or number and predicts nothing else, so there are no steps about answers, masked words or blocked keys.",
     masked && "This model fills in [MASK] and writes no text, so there is no step about forced tokens or temperature.",
-    masked && !trace.generation.masked!.length && "This text has no [MASK]; with one the tour has more steps.",
+    masked && !trace.decode.masked!.length && "This text has no [MASK]; with one the tour has more steps.",
   ];
   return { steps: [...made(PLANS[kind]).slice(0, N_STEPS), ...made([oneStep])], limits: limits.filter((one) => one !== false && one !== null) };
 }

@@ -374,7 +374,7 @@ function FaithfulnessSection({ found }: { found: Attribution }) {
       {completeness
         ? <p class={completeness.ok ? "" : "warning"} data-role="completeness" data-value={completeness.relative}>
             <Terms>Completeness</Terms>: the scores should sum to the difference between this text and the fully masked one. The error
-            is <b>{number(Math.abs(completeness.error))}</b>, {percent(Math.abs(completeness.relative))} of the difference,
+            is <b>{percent(completeness.relative)}</b> of the difference,
             with {completeness.n_steps} gradients{completeness.ok ? "." : ": above the limit of 2%. Use leave-one-out instead."} The
             error of a single token’s score is at most {number(completeness.token_error)}, estimated with a second quadrature rule.
           </p>

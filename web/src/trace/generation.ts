@@ -15,10 +15,10 @@ export const isEmbedder = ({ predictions }: Pick<Manifest, "predictions">) => !p
 export const isNumber = (trace: Manifest) => isEmbedder(trace) && trace.nodes.some(({ id }) => id === "logits");
 
 /** Whether the model predicts the token at its own position, from both sides; others predict the next token. */
-export const isMasked = ({ generation }: Pick<Manifest, "generation">) => generation.masked !== null;
+export const isMasked = ({ decode }: Pick<Manifest, "decode">) => decode.masked !== null;
 
 /** Position of the token that the prediction at a position is about. */
-export const predictedPosition = (manifest: Pick<Manifest, "generation">, position: number | null | undefined) =>
+export const predictedPosition = (manifest: Pick<Manifest, "decode">, position: number | null | undefined) =>
   (position ?? 0) + (isMasked(manifest) ? 0 : 1);
 
 /** Whether the model is an encoder-decoder, with a source and a target. */
@@ -31,7 +31,7 @@ export const outputStream = ({ streams }: Pick<Manifest, "streams">): Stream => 
  * What the rows of a stream are called, on every screen: where a row computes the next token "token read → token
  * predicted", the last with the most probable one; elsewhere the token.
  */
-export function rowTexts(manifest: Pick<Manifest, "streams" | "predictions" | "generation">, name: StreamName): string[] {
+export function rowTexts(manifest: Pick<Manifest, "streams" | "predictions" | "decode">, name: StreamName): string[] {
   const { pieces = [], padding = [] } = manifest.streams.find((one) => one.name === name) ?? {};
   const computesNext = name === outputStream(manifest).name && !isClassifier(manifest) && !isMasked(manifest) && !isEmbedder(manifest);
   return pieces.map((piece, i) => {
@@ -42,15 +42,15 @@ export function rowTexts(manifest: Pick<Manifest, "streams" | "predictions" | "g
 }
 
 /** The same for the rows of a step: before the layers a row is of the token that is read. */
-export function rowTextsOf(manifest: Pick<Manifest, "streams" | "predictions" | "generation">, node: TraceNode): string[] {
+export function rowTextsOf(manifest: Pick<Manifest, "streams" | "predictions" | "decode">, node: TraceNode): string[] {
   const name = node.axes.find((axis) => axis.name === "token")?.stream;
   if (node.stack === "decoder" || node.stack === "head") return name ? rowTexts(manifest, name) : [];
   return manifest.streams.find((one) => one.name === name)?.pieces.map(visible) ?? [];
 }
 
 /** Index into `predictions` of the position in the address, by default of the first generated token. */
-export function predictionIndex({ predictions, generation }: Manifest, position: string | undefined): number {
-  const wanted = Number.isFinite(Number(position)) ? Number(position) : generation.first;
+export function predictionIndex({ predictions, decode }: Manifest, position: string | undefined): number {
+  const wanted = Number.isFinite(Number(position)) ? Number(position) : decode.first;
   const nearest = predictions.findIndex((p) => (p.position ?? 0) >= wanted);
   return nearest < 0 ? Math.max(0, predictions.length - 1) : nearest;
 }
@@ -68,19 +68,19 @@ export function targetIndex(manifest: Manifest, position: string | undefined): n
 }
 
 /** Whether the token after this position is of the prompt or forced. */
-export const isGiven = (manifest: Pick<Manifest, "streams" | "generation">, position: number) =>
+export const isGiven = (manifest: Pick<Manifest, "streams" | "decode">, position: number) =>
   !isMasked(manifest) && position + 1 < outputStream(manifest).n_given;
 
 /** Why no token can be forced after this position; null where one can. */
 export function lockReason(manifest: Manifest, position: number, live: boolean): string | null {
   if (!live) return "A saved page cannot run the model.";
-  if (position + 1 < manifest.generation.n_fixed) return "This token is part of the prompt.";
+  if (position + 1 < manifest.decode.n_fixed) return "This token is part of the prompt.";
   return null;
 }
 
 /** The prefix that forces `id` after `position`. */
 export function forcedPrefix(manifest: Manifest, position: number, id: number): number[] {
-  return [...outputStream(manifest).ids.slice(manifest.generation.n_fixed, position + 1), id];
+  return [...outputStream(manifest).ids.slice(manifest.decode.n_fixed, position + 1), id];
 }
 
 /** The request for the same text with a forced prefix, or without one if `prefix` is empty. */

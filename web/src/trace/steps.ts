@@ -112,10 +112,10 @@ const named = new WeakMap<Manifest, Map<number, string>>();
 
 /** A token by its id, from all that the trace names; else the id. */
 export function pieceOf(trace: Manifest, id: number): string {
-  const { streams, predictions, learning, generation } = trace;
+  const { streams, predictions, learning, decode } = trace;
   let known = named.get(trace);
   if (!known) {
-    const labels = generation.masked ? learning?.labels.filter((one) => one !== null) ?? [] : [];
+    const labels = decode.masked ? learning?.labels.filter((one) => one !== null) ?? [] : [];
     const answer = learning?.answer.split(" ") ?? [];
     known = new Map([
       ...labels.map((label, i): [number, string] => [label, answer[i] ?? ""]),

@@ -89,17 +89,17 @@ export function Answer({ trace }: { trace: Manifest }) {
   const alone = useValue(other, (second) => second === null);
   const notes = [...trace.warnings, ...source.dropped];
   const bad = trace.checks.filter((check) => !check.ok), { together } = trace;
-  const shown = together && !trace.edited ? together.answer : trace.answer; // an edit acts in one model
+  const shown = together && !trace.edited ? together : trace.answer; // an edit acts in one model
   return (
     <section class="answer" aria-label="Answer">
       <p data-role="answer" dir="auto">
-        {trace.learning && continues(trace) && <span class="note">After the answer to learn: </span>}<strong>{shown.headline}</strong> <span class="answer-detail">{shown.detail}{shown !== trace.answer && `, by all ${together!.size} models`}</span>
+        {trace.learning && continues(trace) && <span class="note">After the answer to learn: </span>}<strong>{shown.headline}</strong> <span class="answer-detail">{shown.detail}{shown !== trace.answer && `, by all ${trace.model.n_members} models`}</span>
       </p>
       {bad.map((check) => <p key={check.name} class="note note-bad">{check.meaning}</p>)}{notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}><Sentence text={note} /></li>)}</ul>}
       {source.live && trace.together && (
         <Choices
-          name="member" label="Ensemble member" chosen={`${trace.together.member}`} onChoose={(member) => ask({ ...trace.request, member: +member })}
-          options={Array.from({ length: trace.together.size }, (_, i) => [`${i}`, `Member ${i}`])}
+          name="member" label="Ensemble member" chosen={`${trace.request.member ?? 0}`} onChoose={(member) => ask({ ...trace.request, member: +member })}
+          options={Array.from({ length: trace.model.n_members }, (_, i) => [`${i}`, `Member ${i}`])}
         />
       )}
       {source.live && trace.labels && (

@@ -206,8 +206,7 @@ def source_line(function: Any, line: str | int, after: str = "") -> SourceLine |
         # An installation without .py files, or from a zip.
         return None
     first = max(1, first)  # of a module it is 0
-    begin = _find(lines, after) if after else 0
-    mark = line - first if isinstance(line, int) else None if begin is None else _find(lines, line, begin)
+    mark = line - first if isinstance(line, int) else _find(lines, line, _find(lines, after) or 0)
     if mark is None:
         return None
     start, end = max(0, mark - N_CONTEXT_LINES), min(len(lines), mark + N_CONTEXT_LINES + 1)
@@ -218,15 +217,8 @@ def source_line(function: Any, line: str | int, after: str = "") -> SourceLine |
 
 
 def _find(lines: list[str], snippet: str, begin: int = 0) -> int | None:
-    """Return the index of the first line with the snippet outside docstrings, from a line on."""
-    inside = False
-    for i, line in enumerate(lines):
-        quotes = line.count('"""')
-        if i >= begin and not inside and not quotes and snippet in line:
-            return i
-        if quotes == 1:
-            inside = not inside
-    return None
+    """Return the index of the first line with the snippet, from a line on."""
+    return next((i for i in range(begin, len(lines)) if snippet in lines[i]), None)
 
 
 BLOCKED = 1e30

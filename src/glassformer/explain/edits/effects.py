@@ -501,7 +501,7 @@ def _given_answer(explanation: Explanation, after: list[Prediction]) -> Answer:
     """Return the text of the explanation with its log-probability under edits, where it is not decoded again."""
     if not explanation.decode.hypotheses:
         return explanation.answer
-    first = 0 if len(explanation.streams) > 1 else explanation.generation.first
+    first = 0 if len(explanation.streams) > 1 else explanation.decode.first
     log_prob = math.fsum(p.actual.log_prob for p in after[first:] if p.actual is not None)
     best, *others = explanation.decode.hypotheses
     log = replace(explanation.decode, hypotheses=[replace(best, log_prob=log_prob), *others])
@@ -514,7 +514,7 @@ def _decode_again(
     """Return what the model answers under edits, or why it was not decoded again."""
     subject, request = explanation.subject, explanation.request
     if not explanation.decode.hypotheses:
-        before, masked = output_of((explanation.base or explanation).records), explanation.generation.masked
+        before, masked = output_of((explanation.base or explanation).records), explanation.decode.masked
         return answer_without_decoding(subject, request.text, masked, output_of(edited), before), ""
     if request.target is not None:
         return None, "the text was given, so it is not decoded again"

@@ -130,7 +130,7 @@ def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
             why = f"the number is {answer} for one text and {foil} for the other, too similar for shares"
             hint = f"choose a second text whose number is at least {least:.3g} away"
         raise UsageError(why, hint)
-    end = None if explanation.generation.masked is not None else measure.positions[0]
+    end = None if explanation.decode.masked is not None else measure.positions[0]
     found = list[StateRow]()
     for stream, (_, states) in enumerate(states_of(explanation)):
         pairs = _pairs(explanation, other, stream, end)
@@ -170,9 +170,9 @@ def _first_difference(a: Explanation, b: Explanation) -> tuple[int, int, int]:
         if first == second:
             raise UsageError("both texts have the same answer", "choose a second text with another answer")
         return 0, first, second
-    if a.generation.masked != b.generation.masked:
+    if a.decode.masked != b.decode.masked:
         raise UsageError("both texts need [MASK] at the same positions", "change other tokens")
-    if a.generation.first != b.generation.first:
+    if a.decode.first != b.decode.first:
         raise UsageError("both prompts need equally many tokens", "change a token of the prompt for another")
     for i, j in zip(a.generated, b.generated, strict=False):
         first, second = (p.actual or p.top[0] for p in (a.predictions[i], b.predictions[j]))
@@ -394,7 +394,7 @@ def _at(explanation: Explanation, subject: View) -> Explanation:
 
 def _answer(explanation: Explanation, logits: Tensor) -> str:
     """Return what logits (P, C) predict, token by token, or the number of an output."""
-    subject, masked, t = explanation.subject, explanation.generation.masked, explanation.subject.task.tokenizer
+    subject, masked, t = explanation.subject, explanation.decode.masked, explanation.subject.task.tokenizer
     if explanation.is_number or explanation.is_classifier:
         return measure_of_answer(explanation).read(logits, subject.task)[0]
     if masked:

@@ -45,6 +45,7 @@ from glassformer.explain.request import MAX_EDITED_TOKENS, MAX_TOKENS, TraceRequ
 from glassformer.explain.streams import Stream
 from glassformer.explain.subject import Subject, View
 from glassformer.explain.trace import Trace, record
+from glassformer.models.ensemble import members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX, cross_entropy_sum
 from glassformer.runs.folder import LEARNED_RECORD, RunFolder
 from glassformer.runs.model_folder import TOKENIZER, read_description, read_origin, save_model
@@ -127,7 +128,7 @@ def _translation(subject: Subject, request: TraceRequest, answer: str) -> Encode
 
 def _masked_words(subject: Subject, request: TraceRequest, answer: str) -> EncodedAnswer:
     t, encoded = subject.task.tokenizer, encode(subject, request)
-    masked, ids = encoded.generation.masked or [], _known_ids(t, answer)
+    masked, ids = encoded.decode.masked or [], _known_ids(t, answer)
     if not masked:
         raise UsageError("the text holds no [MASK] for the answer to stand at", "put [MASK] where the answer belongs")
     if len(ids) != len(masked):
@@ -142,8 +143,8 @@ def _continuation(subject: Subject, request: TraceRequest, answer: str) -> Encod
     """Encode prompt and answer as one text; the labels are the tokens of the answer alone."""
     t = subject.task.tokenizer
     ids = _known_ids(t, answer)
-    encoded = encode_for_language_model(subject, replace(request, target=answer, prefix=(), pad=0))
-    first = encoded.generation.first
+    encoded = encode_for_language_model(subject, replace(request, target=answer, prefix=()))
+    first = encoded.decode.first
     if first < 0:
         n = len(t.framed(t.encode(request.text))) + len(ids)
         context = min(subject.task.config.text.max_len, MAX_TOKENS)
@@ -579,7 +580,7 @@ def learned_record(explanation: Explanation) -> JsonObject:
         "run": explanation.run.path.resolve().name,
         "checkpoint": request.checkpoint,
         "member": None if explanation.together is None else request.member,
-        "members": None if explanation.together is None else explanation.together.size,
+        "members": None if explanation.together is None else len(members_of(explanation.subject.weights)),
         "text": request.text,
         "answer": facts.answer,
         "steps": len(facts.learned.steps),

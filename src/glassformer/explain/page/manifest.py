@@ -17,8 +17,8 @@ from glassformer.explain.capture.slices import wire_dtype
 from glassformer.explain.edits.apply import why_no_edits
 from glassformer.explain.edits.effects import WhatIf
 from glassformer.explain.edits.sweeps import why_no_sum
-from glassformer.explain.explanation import PRECISION, Explanation
-from glassformer.explain.inputs import FAMILIES, Answer, DecodeLog, EnsembleMember, GenerationInfo, Prediction, Stacks
+from glassformer.explain.explanation import Explanation
+from glassformer.explain.inputs import FAMILIES, Answer, DecodeLog, Prediction, Stacks
 from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import LearningFacts, known_answers, why_no_learning
 from glassformer.explain.request import TraceRequest
@@ -28,12 +28,14 @@ from glassformer.explain.subject import (
     CheckpointInfo,
     Labels,
     Subject,
+    View,
     checkpoint_sha256,
     checkpoint_step,
     examples,
     list_checkpoints,
 )
 from glassformer.models.build import d_ff_of, d_head_of
+from glassformer.models.ensemble import members_of
 from glassformer.nn.operations import OPERATIONS, Row, row_of
 
 Json = dict[str, Any]
@@ -68,8 +70,8 @@ class ModelInfo(TypedDict):
     vocab_size: int
     label_names: list[str] | None
     special_ids: Annotated[dict[str, int], 'Record<"pad" | "unk" | "bos" | "eos" | "mask", number>']
-    precision: str
-    """Precision of all numbers of an explanation; `predict` may answer in another one."""
+    n_members: int
+    """Number of models in the ensemble, 1 of a single model."""
 
 
 class LearnDefaults(TypedDict):
@@ -116,8 +118,8 @@ class Manifest(TypedDict):
     """Of a classifier of several labels all of them, and which is looked at; null for any other."""
     temperature: float | None
     """Of a classifier the one that was fitted on the validation texts; null where none was, or to other weights."""
-    together: Annotated[Json, EnsembleMember] | None
-    """The member of an ensemble that is traced, and the answer of all. null: a single model."""
+    together: Answer | None
+    """The answer of all members of an ensemble; null: a single model."""
     nodes: list[Step]
     """In order of computation, with an answer to learn up to its loss."""
     gradients: list[Step]
@@ -127,7 +129,6 @@ class Manifest(TypedDict):
     """The parameters that some node uses."""
     predictions: list[Annotated[Json, Prediction]]
     decode: Annotated[Json, DecodeLog]
-    generation: Annotated[Json, GenerationInfo]
     checks: list[Annotated[Json, Check]]
     warnings: list[str]
     """"3 of 9 tokens are unknown to the model", "cut to 256 tokens"; of a long text what is not shown."""
@@ -190,7 +191,7 @@ def model_info(subject: Subject, checkpoint: str = MODEL) -> ModelInfo:
         vocab_size=t.vocab_size,
         label_names=task.label_names,
         special_ids={"pad": t.pad_id, "unk": t.unk_id, "bos": t.bos_id, "eos": t.eos_id, "mask": t.mask_id},
-        precision=PRECISION,
+        n_members=len(members_of(subject.weights if isinstance(subject, View) else subject.model)),
     )
 
 

@@ -210,7 +210,7 @@ def written(explanation: Explanation) -> list[int]:
 
     Nothing follows a [MASK]: what is explained there is the most probable token.
     """
-    masked = explanation.generation.masked is not None
+    masked = explanation.decode.masked is not None
     return [i for i in explanation.generated if masked or explanation.predictions[i].actual is not None]
 
 
