@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from glassformer.explain.page.security import WHOLE, asset
+from glassformer.explain.page.saved_page import WHOLE, asset
 
 ASSETS = "_static/glassformer"
 FRAME = re.compile(r'<iframe class="step-frame" data-address="([^"]*)" srcdoc="([^"]*)"')

@@ -16,8 +16,7 @@ from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.learn.learning import update_of
 from glassformer.explain.page.manifest import Manifest, manifest, run_info
-from glassformer.explain.page.saved_page import SavedPageData, html_json, packed_tensor
-from glassformer.explain.page.security import WHOLE
+from glassformer.explain.page.saved_page import WHOLE, SavedPageData, html_json, packed_tensor
 
 MAX_BYTES = 150_000
 """Maximum size of a frame, without script and style."""

@@ -166,7 +166,8 @@ class Run:
             options: fields of `DecodeConfig` (`beam_size=1`); of a classifier also `calibrated=True`, for probabilities
                 at the temperature fitted on validation, and `min_probability`, below which it answers no label;
                 `edits`, edits of the forward pass as text, such as "encoder.0.self.head3=0", computed in fp32, and
-                `member`, which model of an ensemble is edited and answers alone, counted from 0; without edits all do.
+                `member`, which model of an ensemble is edited and answers alone, counted from 0, and stands in each
+                answer as "member"; without edits all answer together.
 
         Raises:
             DataError: what came is not a text, or not a list of texts.

@@ -46,7 +46,10 @@ def subject_of(parts: Parts, data: TextData | None = None, max_len: int = 24, **
     config = config_of(name, word_mask_prob=0.1)
     small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0}
     config = replace(
-        config, model=replace(config.model, **(small | model)), text=replace(config.text, max_len=max_len, **text)
+        config,
+        model=replace(config.model, **(small | model)),
+        text=replace(config.text, max_len=max_len, **text),
+        decode=replace(config.decode, max_new_tokens=8),  # a random model never ends
     )
     task = TASKS[config.task].from_data(config, data or data_of(name))
     torch.manual_seed(1)

@@ -16,7 +16,7 @@ from tests.explain.test_report import Page as SavedPage
 
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import service
-from glassformer.explain.page.security import WHOLE, asset
+from glassformer.explain.page.saved_page import WHOLE, asset
 
 CLASSIFIER = "classify, pre-norm"
 EDIT = "encoder.0.self.scores[head:0;key:1]=blocked"
@@ -31,15 +31,15 @@ addEventListener("message", ({{ data, source }}) => {{
 
 @pytest.mark.parametrize("name", [CLASSIFIER, "translate, post-norm"])
 def test_a_saved_page_matches_the_live_one(app: Open, watch: Watch, saved: Callable[..., Path], name: str) -> None:
-    text = TEXTS[MODELS[name][0]]
-    explanation = explain(subject_of(MODELS[name]), text)
+    text, short = TEXTS[MODELS[name][0]][:13], {"max_new_tokens": 3}
+    explanation = explain(subject_of(MODELS[name]), TraceRequest(text, decode=short))
     file = saved(explanation)
-    live, page = app(name, "step", text=text), app(file, "step")
+    live, page = app(name, "step", text=text, **short), app(file, "step")
     n_live = len(watch.requests)
     assert page.page.input_value("[data-role=text]") == text
     assert page.text("[data-role=answer]") == live.text("[data-role=answer]")
     for node in [id for id in explanation.records if not id.endswith("logits")][::5]:
-        for one, params in ((live, {"text": text}), (page, {})):
+        for one, params in ((live, {"text": text} | short), (page, {})):
             one.go("step", **params, node=node)
             assert one.check(node) == "ok", node
             one.wait(f'figure[data-node="{node}"] td[data-row]')

@@ -43,14 +43,11 @@ def visits(task: str) -> Visits:
 
 EDITED = {"text": TEXTS["translate"], "edits": "encoder.0.self.context[head:1]=0 decoder.1.ff.out=0"}
 EDITS: Visits = [
-    *[(screen, EDITED) for screen in ("flow", "attention", "decode", "compare")],
+    ("flow", EDITED),
     ("attention", EDITED | {"show": "difference"}),
     ("step", EDITED | {"node": "encoder.0.self.context", "head": 1}),
 ]
-SWEEPS: Visits = [
-    ("why", {"text": TEXTS["translate"], "why": view})
-    for view in ("parts", "keys", "layers", "contributions", "checkpoints")
-]
+SWEEPS: Visits = [("why", {"text": TEXTS["translate"], "why": view}) for view in ("parts", "layers", "checkpoints")]
 SWEEPS += [("why", {"text": TEXTS["translate"], "why": "states", "o.text": "gfedcba"})]
 
 
@@ -59,7 +56,7 @@ SWEEPS += [("why", {"text": TEXTS["translate"], "why": "states", "o.text": "gfed
     [
         (CLASSIFIER, LIGHT, visits("classify")),
         (TRANSLATOR, DARK, visits("translate")),
-        ("pretrain, pre-norm", DARK, visits("pretrain")),
+        ("pretrain, pre-norm", DARK, [visits("pretrain")[i] for i in (0, 3, 6)]),
         (TRANSLATOR, DARK, EDITS),
         (TRANSLATOR, DARK, SWEEPS),
     ],

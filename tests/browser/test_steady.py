@@ -36,9 +36,8 @@ RECORD = """() => {
 }"""
 
 
-@pytest.mark.parametrize("part", ["encoder.0.ff.hidden", "decoder.1.self.weights"])
-def test_a_box_pressed_while_its_picture_comes_opens_its_step(app: Open, part: str) -> None:
-    page = app(TRANSLATOR)
+def test_a_box_pressed_while_its_picture_comes_opens_its_step(app: Open) -> None:
+    page, part = app(TRANSLATOR), "decoder.1.self.weights"
     held = Held(page, "**/t/**")
     page.page.reload()
     page.ready("flow")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext
 from tests.browser.app import App, Open
-from tests.browser.models import MODELS, TEXTS, subject_of
+from tests.browser.models import MODELS, subject_of
 from tests.browser.test_counting import disagreements
 from tests.helpers.ngram_runs import ngram_run
 
-from glassformer.explain.explanation import explain
+from glassformer.explain.explanation import TraceRequest, explain
 
 FOCUS = "document.activeElement"
 NO_STORAGE = (
@@ -71,7 +71,7 @@ def walk(page: App, look: Callable[[list[str]], None] = lambda _: None) -> list[
 TITLES = {
     "translate, pre-norm": "Where does this token come from? / Block it / An earlier decision / Another token / "
     "Twice the temperature",
-    "classify, pre-norm": "Which word decides? / Two words together / Which token does it attend to? / Block it / "
+    "classify, pre-norm": "Which word decides? / Which token does it attend to? / Block it / "
     "Twice the temperature / One step of learning",
     "lm, pre-norm": "Twice the temperature / Where does this token come from? / Block it / "
     "Which word does it depend on? / Another token / One step of learning",
@@ -162,7 +162,7 @@ def test_it_says_what_it_shows_or_cannot_show(app: Open) -> None:
 
 
 def test_in_a_saved_page_without_storage(context: Callable[..., BrowserContext], saved: Callable[..., Path]) -> None:
-    file = saved(explain(subject_of(MODELS["translate, pre-norm"]), TEXTS["translate"]), seconds=5)
+    file = saved(explain(subject_of(MODELS["translate, pre-norm"]), TraceRequest("abcd", decode={"max_new_tokens": 3})))
     opened = context().new_page()
     opened.add_init_script(NO_STORAGE)
     with App(opened, file.as_uri()).open() as page:

@@ -18,11 +18,15 @@ from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.run import Run
 
 CASES = [
-    ("classify, pre-norm", {"answer": ANSWERS["classify"], "learn_steps": 3}),
-    ("translate, pre-norm", {"beam_size": 3, "pad": 2}),
+    ("classify, one layer", {"answer": ANSWERS["classify"], "learn_steps": 3}),
+    ("translate, one layer", {"beam_size": 3, "pad": 2}),
     ("pretrain, post-norm", {"edits": "encoder.0.state=skip encoder.1.self.scores[head:1;key:0]=blocked"}),
     ("lm, pre-norm", {"edits": "decoder.0.state[token:1]=B decoder.1.self.q[head:0]*2", "other_text": "cba d"}),
 ]
+ONE_LAYER = {
+    f"{task}, one layer": (task, MODELS[f"{task}, pre-norm"][1] | {"n_layers": 1}) for task in ("classify", "translate")
+}
+PARTS = MODELS | ONE_LAYER
 OTHERS: dict[str, tuple[Callable[[], Run], dict[str, Any]]] = {
     "n-grams of one member of three": (lambda: ngram_run(members=3), {"text": "refunds xyzzy 😀 card", "member": 1}),
     "bigrams": (lambda: ngram_run(bigrams=40), {"text": "card cards card lost"}),
@@ -96,13 +100,14 @@ def matrix_of(explanation: Explanation, node: str, part: str) -> np.ndarray:
 
 @pytest.mark.parametrize(("name", "params"), CASES, ids=lambda x: str(x))
 def test_every_cell_is_torchs_and_every_check_agrees(app: Open, name: str, params: dict[str, Any]) -> None:
-    given = {"text": TEXTS[MODELS[name][0]]} | params
+    given = {"text": TEXTS[PARTS[name][0]]} | params
     fields = dict(given)
     if "beam_size" in fields:
         fields["decode"] = {"beam_size": fields.pop("beam_size")}
     fields["edits"] = fields.get("edits", "").split()
-    explanation = explain(subject_of(MODELS[name]), TraceRequest.from_dict(fields))
-    page = app(name, "step", **given)
+    run = subject_of(PARTS[name])
+    explanation = explain(run, TraceRequest.from_dict(fields))
+    page = app(run, "step", **given)
     answer = page.text("[data-role=answer]")
     assert re.sub(r"\s", "", explanation.answer["headline"]) in re.sub(r"\s", "", answer)
     compare(page, explanation, given)

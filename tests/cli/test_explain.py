@@ -119,6 +119,7 @@ def test_an_edit_prints_what_is_predicted_instead_and_is_written(cli: Callable, 
     message = cli("edit", runs.classify, "a good film", "encoder.0.self.head0=0", "embedding*1").ok
     assert "edit      encoder.0.self.head0=0\n" in message.out and "embedding*1 (changes no number)" in message.out
     assert "log_prob_before" in message.out and "all 3 models together" in message.err
+    assert message.out.startswith("of        member 0 of 3 alone, which is edited\n")
     facts = cli("edit", runs.classify, "good", "embedding=B", "--compare", "bad", "--json").json
     other = cli("predict", runs.classify, "bad", "--json").json
     assert facts["answer_after"] == other["label"] and facts["member"] == 0

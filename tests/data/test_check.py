@@ -63,7 +63,7 @@ def test_one_defect_is_named_with_kind_file_and_line(tmp_path: Path, form: str, 
     flags |= {("test_" * (part == "test") + f"{form}_file" if sides else f"{part}_file"): "spoiled" + Path(form).suffix}
     path = tmp_path / f"spoiled{Path(form).suffix}"
     path.write_bytes(b"\n".join([*lines[:4], line, *lines[5:]] if line else lines[1:]))
-    data = DataConfig(files=FilesConfig(**{flag: str(tmp_path / name) for flag, name in flags.items()}))
+    data = DataConfig(**{flag: str(tmp_path / name) for flag, name in flags.items()})
     schema = TASKS["lm" if form == "a.txt" else "translate" if sides or form[0] == "p" else "classify"].schema
     report = check_data(schema, data)
     [problem] = report.errors

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
+from tests.helpers.matrix import matrix_run
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.serving import TEXTS
 from tests.helpers.small import CPU, config_of, data_of, small_run
@@ -53,6 +54,22 @@ def test_a_member_is_traced_with_a_note_of_the_answer_of_all(run: Run) -> None:
     assert manifest["answer"] == e.answer != e.together and manifest["request"]["member"] == 1
     n_params = sum(p.numel() for p in run.model.members[1].parameters())
     assert manifest["model"]["n_params"] == n_params == run_info(run)["model"]["n_params"] / 3
+
+
+def test_an_edit_says_which_member_it_is_of(run: Run) -> None:
+    edit = "encoder.0.self.head0=0"
+    for member in (0, 2):
+        result = run.explain(TEXT, member=member).what_if(edit)
+        assert result.member == result.to_json()["member"] == member
+        assert f": member {member} alone answers {result.answer_before!r} → " in repr(result)
+        [answer] = run.predict([TEXT], edits=[edit], member=member)
+        assert (answer["member"], answer["label"]) == (member, result.answer_after)
+    alone = ngram_run()
+    result = alone.explain(TEXT).what_if(edit)
+    assert result.member is None and "member" not in repr(result)
+    assert "member" not in alone.predict(TEXT, edits=[edit]) and "member" not in run.predict(TEXT)
+    number = matrix_run("regress").explain("a b good").what_if(edit)
+    assert repr(number).endswith(f"→ {number.answer_after!r}>"), "which has no predictions"
 
 
 def test_a_single_model_has_no_note_and_no_other_member(run: Run) -> None:

@@ -8,19 +8,12 @@ from typing import Any
 
 import pytest
 from tests.explain.test_edits import explained
-from tests.explain.test_sweeps import cell, number
+from tests.explain.test_sweeps import number
 from tests.helpers.for_each import for_each
-from tests.helpers.matrix import TEXTS, matrix_run, second_text, stack_of
+from tests.helpers.matrix import TEXTS, matrix_run, stack_of
 
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.edits.findings import (
-    differences,
-    find_head,
-    make_finding,
-    measure_again,
-    read_findings,
-    write_findings,
-)
+from glassformer.explain.edits.findings import differences, make_finding, measure_again, read_findings, write_findings
 from glassformer.explain.explanation import TraceRequest, explain
 
 REQUESTED: dict[str, dict[str, Any]] = {
@@ -79,14 +72,3 @@ def test_a_file_of_findings_that_is_none_is_refused(text: str, message: str, tmp
         read_findings(file)
     with pytest.raises(UsageError, match="cannot be read"):
         read_findings(tmp_path / "none.toml")
-
-
-def test_the_head_that_decides_is_found_or_not() -> None:
-    """What is found decides; of random weights it may be no head."""
-    a = cell("classify")
-    b = second_text(a)
-    found = find_head(a, b)
-    if found is not None:
-        assert a.what_if(*found.edits).answer_after == b.answer["headline"]
-    with pytest.raises(UsageError, match="tokens"):
-        find_head(a, explain(a.run, "a b"))

@@ -90,7 +90,7 @@ def test_more_edits_are_on_top_of_those_of_an_explanation(task: str) -> None:
     result, both = e.what_if(more), explained(task, "edited ensemble", more)
     assert [effect.log_prob_before for effect in result.effects] != [effect.log_prob_after for effect in result.effects]
     for id, record in both.records.items():
-        assert torch.equal(record.value, result.records[id].value), id
+        assert torch.equal(record.value, result.trace[id].value), id
     assert both.answer == result.answer
     [part] = [row for row in e.sweep("parts").rows if row.edits == [more]]
     change = sum(effect.log_prob_after - effect.log_prob_before for effect in result.effects)

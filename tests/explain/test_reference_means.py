@@ -7,27 +7,23 @@ from typing import Any
 
 import pytest
 import torch
-from tests.explain.test_edits import TEXTS
+from tests.explain.test_edits import TEXTS, explained
 from tests.helpers.for_each import for_each
-from tests.helpers.inference import Subject, untrained
+from tests.helpers.inference import Subject
 from tests.helpers.matrix import stack_of
 from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
 from glassformer.explain.edits import apply as reference
 from glassformer.explain.edits.apply import Edits, has_mean, reference_means
-from glassformer.explain.explanation import Explanation, explain
+from glassformer.explain.explanation import explain
 from glassformer.explain.trace import trace
-
-
-def traced(task: str) -> Explanation:
-    return explain(untrained(task, n_layers=2, d_model=12, n_heads=3, d_ff=20), TEXTS[task])
 
 
 @for_each("task", TEXTS)
 def test_means_are_over_all_tokens_of_all_texts(task: str) -> None:
     """Each text alone, without padding, and the sum of its rows."""
-    e, split = traced(task), data_of(task).valid
+    e, split = explained(task), data_of(task).valid
     subject, t = e.subject, e.subject.task
     means = reference_means(t, subject.model, split, e.records)
     assert set(means) == {id for id, record in e.records.items() if has_mean(record)}
@@ -49,9 +45,9 @@ def test_means_are_over_all_tokens_of_all_texts(task: str) -> None:
 
 @for_each("task", TEXTS)
 def test_a_head_is_set_to_its_mean_at_every_token(task: str) -> None:
-    e, step = traced(task), f"{stack_of(task)}.0.self.context"
+    e, step = explained(task), f"{stack_of(task)}.0.self.context"
     means = reference_means(e.subject.task, e.subject.model, data_of(task).valid, e.records)
-    tap = Edits([f"{step}[head:1]=mean"], e.records, means=lambda: means)
+    tap = Edits([f"{step}[head:1]=mean"], e.records, lambda: means)
     with trace(e.subject.model, tap=tap) as t, torch.no_grad():
         e.subject.model(**e.model_inputs)
     value = t[step].value
@@ -64,7 +60,7 @@ def test_a_head_is_set_to_its_mean_at_every_token(task: str) -> None:
 
 
 def test_means_are_computed_once_for_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    e = traced("classify")
+    e = explained("classify")
     subject, read = Subject(e.subject.task, e.subject.model, path=tmp_path), list[str]()
     (tmp_path / "config.json").write_text("{}")
 
@@ -78,7 +74,7 @@ def test_means_are_computed_once_for_a_model(tmp_path: Path, monkeypatch: pytest
 
 
 def test_steps_over_pairs_of_tokens_have_no_mean_and_runs_without_data_are_refused() -> None:
-    e = traced("classify")
+    e = explained("classify")
     for step in ("scores", "weights"):
         with pytest.raises(UsageError, match="no mean over texts"):
             e.what_if(f"encoder.0.self.{step}=mean")

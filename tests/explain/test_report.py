@@ -18,8 +18,7 @@ from tests.helpers.serving import DTYPES, TEXTS, tiny_run
 
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
-from glassformer.explain.page.saved_page import html_json, saved_attributions, saved_page_html, size_of
-from glassformer.explain.page.security import WHOLE, asset
+from glassformer.explain.page.saved_page import WHOLE, asset, html_json, saved_attributions, saved_page_html, size_of
 
 HOSTILE = "</script><script>alert(1)</script> <!-- ]]> \u2028 \u2029 & 日本 🙂 \u202eabc good"
 

@@ -15,7 +15,7 @@ from tests.helpers.forking import until
 from tests.helpers.serving import Client
 
 from glassformer.errors import CheckpointError, ResourceError, UsageError
-from glassformer.explain.page import security
+from glassformer.explain.page import server as security
 from glassformer.explain.page.server import build_app, listen
 from glassformer.explain.page.service import Service, Worker
 

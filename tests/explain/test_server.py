@@ -19,8 +19,8 @@ from tests.helpers.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import service
-from glassformer.explain.page.security import TOKEN, RequestError, asset
-from glassformer.explain.page.server import PageServer, listen
+from glassformer.explain.page.saved_page import asset
+from glassformer.explain.page.server import TOKEN, PageServer, RequestError, listen
 from glassformer.run import Run
 
 Clients = dict[str, tuple[Run, Client]]

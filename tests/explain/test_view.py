@@ -59,7 +59,7 @@ def test_snapshots_and_initial_weights_answer_for_one_label_or_word(task: str, t
         return float(torch.tensor(logits).double().log_softmax(dim=-1)[target])
 
     before, sweep = log_prob(initial["logits"]), e.sweep("parts")
-    after = [log_prob(initial.what_if(*row.edits).records["logits"].value.numpy()) for row in sweep.rows]
+    after = [log_prob(initial.what_if(*row.edits).trace["logits"].value.numpy()) for row in sweep.rows]
     assert sweep.untrained == pytest.approx(max(abs(one - before) for one in after), abs=1e-6)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from tests.helpers.small import CPU, small
 
-from glassformer.explain.page.security import TOKEN
+from glassformer.explain.page.server import TOKEN
 from glassformer.run import Run
 
 TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc"}

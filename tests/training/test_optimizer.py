@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -38,7 +39,7 @@ def test_sgd_adds_a_share_of_the_previous_step(momentum: float, step: float) -> 
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-def test_weight_decay_applies_to_matrices_only(optimizer: Any) -> None:
+def test_weight_decay_applies_to_matrices_only(optimizer: Literal["adamw", "sgd"]) -> None:
     before, after = take_steps(TrainConfig(optimizer=optimizer, lr=0.1, weight_decay=0.5))
     for (name, old), (_, new) in zip(before.named_parameters(), after.named_parameters(), strict=True):
         decayed = 0.05 * old if name == "1.weight" else torch.zeros(())

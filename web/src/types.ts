@@ -1,22 +1,7 @@
 /** Made by `make web` from explain/page/typescript.py and the classes it names: change it there. */
 /** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */
 export type StreamName = "text" | "source" | "target";
-
-export type AxisName =
-  | "token" // positions of its stream (in attention, of the queries)
-  | "key" // positions that are attended to
-  | "head"
-  | "feature" // D
-  | "head_feature" // E, inside one head
-  | "heads_features" // H·E, heads side by side
-  | "hidden" // F
-  | "pooled" // D or 2D
-  | "class"
-  | "vocab"
-  | "ngram"
-  | "bigram"
-  | "out" // rows of a weight
-  | "in"; // columns of a weight
+export type AxisName = "token" | "key" | "head" | "feature" | "head_feature" | "heads_features" | "hidden" | "pooled" | "class" | "vocab" | "ngram" | "bigram" | "out" | "in";
 
 /** An expression: a name, a number, or a word with its arguments. */
 export type Tree = string | number | [string, ...Tree[]];
@@ -305,20 +290,7 @@ export interface WhatIf {
   /** The edits, as text. */
   edits: string[];
   /** The steps that they edit, in the order of application. */
-  applied: {
-    /** Index into `WhatIf.edits`. */
-    edit: number;
-    /** Id of the step. */
-    step: string;
-    /** Part of the step by axis names; all of it if empty. */
-    slice: string;
-    /** As in `KINDS`. Weights that follow blocked scores are "set" to 0. */
-    kind: "set" | "scale" | "B" | "mean" | "blocked" | "skip";
-    /** The number of "set" and "scale". */
-    number: number;
-    /** The step whose values are used: of "skip" the state before the layer, else the step itself. */
-    source: string;
-  }[];
+  applied: { edit: number; step: string; slice: string; kind: "set" | "scale" | "B" | "mean" | "blocked" | "skip"; number: number; source: string }[];
   /** Edits that changed no number. */
   unchanged: string[];
   /** The class, or the text that was decoded, without edits. */
@@ -331,6 +303,8 @@ export interface WhatIf {
   same: string[];
   /** What changes at each position that is predicted. */
   effects: Effect[];
+  /** The member of an ensemble that is edited and gives both answers, alone; null: a single model. */
+  member: number | null;
 }
 
 /** What edits change in one prediction. */
@@ -529,13 +503,13 @@ export interface Erased {
 export interface Sweep {
   /** In order of computation; checkpoints in that of training. */
   rows: SweepRow[];
-  /** The class or token that is followed, of several the first; or "number". */
+  /** The class or token that is followed, of several the first; or "number". Of states the answer to this text. */
   target: string;
-  /** Of contributions what it is compared with; for a number "mean of the training numbers". */
+  /** Of contributions what it is compared with; for a number "mean of the training numbers". Of states the answer to the second text. */
   contrast: string;
   /** Position of the first prediction that is followed; null for a classifier or a number. */
   position: number | null;
-  /** What is followed, without these edits; of contributions a logit difference, or the number minus that mean. */
+  /** What is followed, without these edits; of contributions and states a logit difference, or the number minus that mean. */
   value: number;
   /** Of parts the largest change, in size, when a part of the same model with initial weights is off. */
   untrained: number | null;
@@ -545,7 +519,7 @@ export interface Sweep {
 
 /** What one set of edits changes in what is followed of a text. */
 export interface SweepRow {
-  /** What is edited: a part ("encoder.0.self.head2", "encoder.0.ff"), an attention ("encoder.0.self"), a checkpoint; of layers the last state that is read. */
+  /** What is edited: a part ("encoder.0.self.head2", "encoder.0.ff"), an attention ("encoder.0.self"), a checkpoint; of layers the last state that is read; of states the state ("embedding", "encoder.0.state"). */
   name: string;
   /** The edits; none where nothing switches a part off. */
   edits: string[];
@@ -559,30 +533,16 @@ export interface SweepRow {
   after: string;
   /** Number of predictions that differ; a number differs where its text does, a checkpoint where its answer does. */
   n_changed: number;
-  /** Position where the log-probability falls most; null for a classifier or a number. */
+  /** Position where the log-probability falls most; null for a classifier or a number. Of states that of the token. */
   position: number | null;
   /** Of layers the effect on each prediction. */
   effects: Effect[];
   /** Of a head the effect of switching off the other heads of the same block; null where there are none. */
   alone: SweepRow | null;
+  /** Of a state what the state of this text changes in the second one; null in other sweeps. */
+  back: SweepRow | null;
   /** Of contributions the term of the sum, with all norms held; null in other sweeps. */
   direct: number | null;
-}
-
-/** Every state of the residual stream, exchanged between two texts. */
-export interface StatesSweep {
-  /** Position of the first prediction that differs; null for a classifier or a number. */
-  position: number | null;
-  /** What is predicted there in the first text. */
-  answer: string;
-  /** What is predicted there in the second text. */
-  other_answer: string;
-  /** Logit of the first answer minus that of the second, in the first text; or its number minus the training mean. */
-  difference: number;
-  /** The same in the second text. */
-  other_difference: number;
-  /** Stream by stream, each from the embedding to the last layer. */
-  rows: { stream: string; state: string; noising: (number | null)[]; denoising: (number | null)[] }[];
 }
 
 /** The data of a saved page. */
@@ -625,14 +585,7 @@ export interface TrainingNow {
   /** The first and every fiftieth step, with the `update_ratios` of each matrix. */
   updates: StepMetrics[];
   /** What `glassformer doctor` says of the log so far. */
-  findings: {
-    matter: string;
-    remedy: string;
-    place: string;
-    numbers: Record<string, number>;
-    grade: "stop" | "look" | "know";
-    at: string;
-  }[];
+  findings: { matter: string; remedy: string; place: string; numbers: Record<string, number>; grade: "stop" | "look" | "know"; at: string }[];
   /** Snapshots and checkpoints of the weights, oldest first. */
   snapshots: { name: string; step: number | null }[];
   /** Whether the weights with the best validation are saved, as `model`. */

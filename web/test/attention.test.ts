@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { alignedPositions, differingTokens, filmSlice, nearestText, pairRows, smallestProbability, teacherForcedRequest } from "../src/screens/compare";
-import { difference, type Grid, headOf, selectCells, selectMask } from "../src/tensors/tensor";
+import { difference, type Grid, headOf, maskOfRows } from "../src/tensors/tensor";
 import { sentence } from "../src/trace/descriptions";
 import { diagonality, entropy, measure, measuresOf, previousTokenShare } from "../src/trace/heads";
 import type { Manifest, Prediction, TraceNode } from "../src/types";
@@ -23,12 +23,12 @@ test("headOf returns one head", () => {
   assert.throws(() => headOf(tensor, 2), /no head 2/);
 });
 
-test("selectCells and selectMask keep values and mask", () => {
-  const weights = grid([[1, 2, 3], [4, 5, 6], [7, 8, 9]]);
-  assert.deepEqual([...Array.from(selectCells(weights, [2, 0], [1]).data)], [8, 2]);
-  assert.deepEqual([...Array.from(selectMask(CAUSAL, [0, 2], [1, 2])!.data)], [0, 0, 1, 1]);
-  assert.deepEqual([...Array.from(selectMask(grid([[1, 0]]), [0, 1], [0, 1])!.data)], [1, 0, 1, 0]);
-  assert.equal(selectMask(null, [0], [0]), null);
+test("a mask of one row holds for every row", () => {
+  assert.deepEqual([...Array.from(maskOfRows(grid([[1, 0]]), 2)!.data)], [1, 0, 1, 0]);
+  assert.equal(maskOfRows(null, 2), null);
+});
+
+test("a difference of heads is B minus A, and there is none of other shapes", () => {
   assert.deepEqual([...Array.from(difference(grid([[1, 2]]), grid([[3, 1]]))!.data)], [2, -1]);
   assert.equal(difference(grid([[1, 2]]), grid([[1], [2]])), null);
 });

@@ -6,7 +6,7 @@ import type { Prediction, Sweep, SweepRow } from "../src/types";
 
 const row = (name: string, head: number, key: number, change: number, n_changed: number): SweepRow => ({
   name, edits: [`${name}.scores[head:${head};key:${key}]=blocked`], value_before: -1, value_after: -1 + change, before: "a", after: "b", n_changed, position: 0,
-  effects: [], alone: null, direct: null,
+  effects: [], alone: null, back: null, direct: null,
 });
 
 test("strongestKeys puts what changes a prediction first, then the largest fall", () => {

@@ -215,21 +215,25 @@ class Edit(Look):
         elif self.out is not None and suffix in FIGURES:
             save_figure(edited, "effect", self.out)
         elif self.out is not None:
-            save_page(self.out, *explained, edited=edited)
+            save_page(self.out, edited, *explained[1:])
 
 
 def effect(edited: Any) -> Result:
     """Return what the model predicts under the edits of an explanation."""
-    result, member = edited.edited, None if edited.together is None else edited.request.member
+    from glassformer.models.ensemble import members_of
+
+    result = edited.edited
     for warning in edited.warnings:
         logger.warning(warning)
     shown = {
+        "of": edited.together
+        and f"member {result.member} of {len(members_of(edited.run.model))} alone, which is edited",
         "edit": [f"{text} (changes no number)" if text in result.unchanged else text for text in result.edits],
         "before": result.answer_before,
         "after": result.why_not if result.answer_after is None else result.answer_after,
         "effects": [{name: getattr(one, name) for name in EFFECT} for one in result.effects],
     }
-    return result.to_json() | {"member": member}, console.lines_of(shown)
+    return result.to_json(), console.lines_of(shown)
 
 
 def add_finding(run: Any, path: Path, explanations: Sequence[Any], edits: Sequence[str]) -> None:
@@ -262,14 +266,13 @@ class Findings(Command):
         weights, findings = read_findings(file)
         if not (same := weights == checkpoint_sha256(run, MODEL)):
             logger.warning(f"the findings of {file} are on other weights than those of {run.path}")
-        measured = [measure_again(run, finding) for finding in findings]
-        of_numbers = run.task.decision.sd is not None
+        measured, of_numbers = [measure_again(run, one) for one in findings], run.task.decision.sd is not None
         differing = [differences(*pair, of_numbers) for pair in zip(findings, measured, strict=True)]
         results = [asdict(now) | {"differences": found} for now, found in zip(measured, differing, strict=True)]
         rows = [f"{'differs' if each['differences'] else 'holds':8}  {each['name']}" for each in results]
         rows = ["\n          ".join([row, *found]) for row, found in zip(rows, differing, strict=True)]
-        held = f"{differing.count([])} of {len(measured)} findings hold"
-        yield {"same_weights": same, "findings": results}, [*rows, held]
+        rows.append(f"{differing.count([])} of {len(measured)} findings hold")
+        yield {"same_weights": same, "findings": results}, rows
         raise SystemExit(int(any(differing)))
 
 

@@ -15,7 +15,7 @@ from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -53,7 +53,7 @@ from glassformer.utils.formatting import shortened
 if TYPE_CHECKING:
     from glassformer.explain.attribution import Attribution
     from glassformer.explain.edits.effects import Sweep, WhatIf
-    from glassformer.explain.edits.sweeps import StatesSweep, SweepKind
+    from glassformer.explain.edits.sweeps import SweepKind
     from glassformer.explain.figures import ExplanationPlots
     from glassformer.explain.learn.learning import LearningFacts
     from glassformer.explain.page.manifest import Manifest
@@ -223,15 +223,7 @@ class Explanation(EncodedText):
         check_type(other, (Explanation, NoneType), SECOND, SECOND_HINT)
         return what_if(self, edits, other)
 
-    @overload
-    def sweep(self, kind: Literal["states"], other: Explanation) -> StatesSweep: ...
-
-    @overload
-    def sweep(self, kind: SweepKind, *, prediction: int | None = None) -> Sweep: ...
-
-    def sweep(
-        self, kind: SweepKind, other: Explanation | None = None, prediction: int | None = None
-    ) -> Sweep | StatesSweep:
+    def sweep(self, kind: SweepKind, other: Explanation | None = None, prediction: int | None = None) -> Sweep:
         """Return what the same kind of edit changes all over the model: `e.sweep("parts")`.
 
         Args:

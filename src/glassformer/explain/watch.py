@@ -363,16 +363,9 @@ MAX_MAP_TOKENS = 48
 ProbeText = Annotated[str, Meta(max_length=MAX_PROBE_CHARACTERS)]
 
 
-class AttentionMap(TypedDict):
-    """The attention weights of one layer, averaged over its heads."""
-
-    step: str
-    """Id of the step."""
-    rows: list[str]
-    """Tokens that attend."""
-    columns: list[str]
-    """Tokens that are attended to."""
-    weights: list[list[float]]
+AttentionMap = Annotated[dict[str, Any], "{ step: string; rows: string[]; columns: string[]; weights: number[][] }"]
+"""The attention weights of one layer, averaged over its heads: the id of the step, the tokens that attend, and those
+that are attended to."""
 
 
 class ProbeAnswer(TypedDict):

@@ -95,8 +95,8 @@ def test_parallel_files_and_a_part_of_their_own_keep_empty_lines_in_their_place(
     data = load("translate", src_file=src, tgt_file=tgt, test_src_file=src, test_tgt_file=tgt)
     assert data.test is not None and list(zip(data.test.text, data.test.answers, strict=True)) == pairs
     assert set(data.hashes) == {Path(src).as_posix(), Path(tgt).as_posix()}
-    files = FilesConfig(test_src_file=src, test_tgt_file=tgt)
-    assert load_test(TASKS["translate"].schema, DataConfig(files=files)) == data.test
+    files = DataConfig(test_src_file=src, test_tgt_file=tgt)
+    assert load_test(TASKS["translate"].schema, files) == data.test
 
 
 @for_each(

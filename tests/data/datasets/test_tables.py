@@ -250,11 +250,11 @@ def test_one_example_a_class(tmp_path: Path) -> None:
 
 def test_parallel_files_are_named(tmp_path: Path) -> None:
     paths = [tmp_path / "a.src", tmp_path / "a.tgt"]
-    files = FilesConfig(src_file=str(paths[0]), tgt_file=str(paths[1]))
+    files = DataConfig(src_file=str(paths[0]), tgt_file=str(paths[1]))
     for content, message in (("a b\n" * 20, "1 different text"), ("a\rb\rc\r", "carriage returns alone")):
         for path in paths:
             path.write_bytes(content.encode())
-        error = check_data(TASKS["translate"].schema, DataConfig(files=files)).errors[0]
+        error = check_data(TASKS["translate"].schema, files).errors[0]
         assert error.path == str(paths[0]) and message in error.message and "None" not in str(error)
         assert "carriage" in message or str(paths[1]) in error.message
 

@@ -4,11 +4,10 @@ import { useScreenKeys } from "../state/keys";
 import { editable, edits, hrefTo, route, selection, setParams, toggleEdit } from "../state/page";
 import { useValue } from "../state/signals";
 import { number, percent, points } from "../tensors/format";
-import { at, type Grid, headOf, magnitude, mayAttend, selectCells, selectMask, toTensorValue } from "../tensors/tensor";
+import { at, type Grid, headOf, magnitude, maskOfRows, mayAttend, toTensorValue } from "../tensors/tensor";
 import { editText, headOff, maskOfHead } from "../trace/edits";
 import {
-  type AttentionGroup, type AttentionLayer, type Label, labelsOf, measure, measuresOf, rowLabelsOf, rowsWithoutPadding, type View, viewOf,
-  visibleIndices,
+  type AttentionGroup, type AttentionLayer, type Label, labelsOf, measure, measuresOf, rowLabelsOf, type View, viewOf,
 } from "../trace/heads";
 import type { Manifest } from "../types";
 import { Bars } from "../views/Bars";
@@ -22,24 +21,18 @@ import { type LayerValues, useWeights } from "../views/weights";
 interface FigureProps {
   view: View;
   title: string;
-  whole: Grid;
-  wholeMask: Grid | null;
-  allRows: Label[];
-  allCols: Label[];
+  grid: Grid;
+  mask: Grid | null;
+  rows: Label[];
+  cols: Label[];
 }
 
 /** The weights of a head in full, and the largest of the selected row. */
-function Figure({ view: { group, layer, head, hide, difference }, title, whole, wholeMask, allRows, allCols }: FigureProps) {
+function Figure({ view: { group, layer, head, difference }, title, grid, mask, rows, cols }: FigureProps) {
   const cell = useValue(selection);
-  const [rowsShown, colsShown] = [visibleIndices(allRows, hide), visibleIndices(allCols, hide)];
-  const { grid, mask, value, maskValue } = useMemo(() => {
-    const [some, may] = [selectCells(whole, rowsShown, colsShown), selectMask(wholeMask, rowsShown, colsShown)];
-    return { grid: some, mask: may, value: toTensorValue(some), maskValue: may && toTensorValue(may) };
-  }, [whole, wholeMask, hide]);
-  if (grid.rows * grid.cols === 0) return <p class="note">There are no tokens to show.</p>;
-  const [rows, cols] = [rowsShown.map((row) => allRows[row]!), colsShown.map((col) => allCols[col]!)];
+  const { value, maskValue } = useMemo(() => ({ value: toTensorValue(grid), maskValue: mask && toTensorValue(maskOfRows(mask, grid.rows)!) }), [grid, mask]);
   const names = group.queries === group.keys ? ["query", "key"] : [group.queries, group.keys];
-  const [row, col] = [Math.max(0, rowsShown.indexOf(cell.row ?? -1)), Math.max(0, colsShown.indexOf(cell.col ?? 0))];
+  const [row, col] = [rows[cell.row ?? 0] ? (cell.row ?? 0) : 0, cols[cell.col ?? 0] ? (cell.col ?? 0) : 0];
   const keys = byWeight(grid, mask, row);
   const rest = keys.slice(5).map((col) => at(grid, row, col));
   const limit = Math.abs(at(grid, row, keys[0] ?? 0)) || 1;
@@ -52,7 +45,7 @@ function Figure({ view: { group, layer, head, hide, difference }, title, whole, 
       <Matrix
         node={layer.weights} slice={`head:${head}`} value={value} mask={maskValue} scale={difference ? "signed" : "sequential"}
         rowLabels={rows.map((label) => label.text)} colLabels={cols.map((label) => label.text)} rowName={names[0]} colName={names[1]}
-        cell={[row, col]} onSelect={(r, c) => setParams({ cell: `${rowsShown[r]},${colsShown[c]}` })} label={title}
+        cell={[row, col]} onSelect={(r, c) => setParams({ cell: `${r},${c}` })} label={title}
       />
       <div class="attention-reading">
         <h3>Row {row}, <bdi class="quoted">{rows[row]!.text}</bdi>, {still ? "does not change" : difference ? "changes most at" : "attends most to"}</h3>
@@ -136,19 +129,18 @@ function HeadGrid(props: HeadGridProps) {
   );
 }
 
-function useEntries({ manifest, view: { group, cross, sort, hide, difference }, layers, rows, cols }: HeadGridProps): Entry[] {
+function useEntries({ manifest, view: { group, cross, sort, difference }, layers, rows }: HeadGridProps): Entry[] {
   // Cache the entries of each layer, so that they are not drawn again when the next layer arrives.
-  const known = useMemo(() => new WeakMap<LayerValues, Entry[]>(), [group.kind, hide, sort, manifest]);
+  const known = useMemo(() => new WeakMap<LayerValues, Entry[]>(), [group.kind, sort, manifest]);
   return useMemo(() => {
-    const [rowsShown, colsShown, counted] = [visibleIndices(rows, hide), visibleIndices(cols, hide), rowsWithoutPadding(rows, hide)];
+    const counted = [...rows.keys()].filter((i) => !rows[i]!.padding);
     const entries = group.layers.flatMap((layer): Entry[] => {
       const values = layers?.get(layer.weights);
       if (!values) return [];
       if (!known.has(values)) {
         known.set(values, Array.from({ length: layer.nHeads }, (_, head) => {
-          const [whole, mask] = [headOf(values.weights, head), maskOfHead(manifest, layer.weights, head, values.mask)];
-          const score = measure(sort !== "model" ? sort : difference ? "change" : "entropy", whole, mask, counted, group === cross);
-          return { layer, head, grid: selectCells(whole, rowsShown, colsShown), mask: selectMask(mask, rowsShown, colsShown), score };
+          const [grid, mask] = [headOf(values.weights, head), maskOfHead(manifest, layer.weights, head, values.mask)];
+          return { layer, head, grid, mask: maskOfRows(mask, grid.rows), score: measure(sort !== "model" ? sort : difference ? "change" : "entropy", grid, mask, counted, group === cross) };
         }));
       }
       return known.get(values)!;
@@ -156,7 +148,7 @@ function useEntries({ manifest, view: { group, cross, sort, hide, difference }, 
     if (sort === "model") return entries;
     const sign = sort === "entropy" ? 1 : -1; // entropy ascending, other measures descending
     return entries.sort((a, b) => sign * ((a.score ?? Infinity) - (b.score ?? Infinity)));
-  }, [group.kind, layers, hide, sort, manifest]);
+  }, [group.kind, layers, sort, manifest]);
 }
 
 export function AttentionScreen({ trace }: { trace: Manifest }) {
@@ -166,7 +158,7 @@ export function AttentionScreen({ trace }: { trace: Manifest }) {
 
 /** All heads as small heat maps and one in full. */
 function HeadsView({ trace, view }: { trace: Manifest; view: View }) {
-  const { groups, group, cross, layer, head, hide, sort, difference } = view;
+  const { groups, group, cross, layer, head, sort, difference } = view;
   const { value: layers = null, error } = useWeights(trace.id, group.layers);
   const [rows, cols] = [rowLabelsOf(trace, group.queries), labelsOf(trace, group.keys)];
   const values = layers?.get(layer.weights);
@@ -183,10 +175,6 @@ function HeadsView({ trace, view }: { trace: Manifest; view: View }) {
           name="kind" label="Kind of attention" options={groups.map(({ kind, title }) => [kind, title] as const)} chosen={group.kind}
           onChoose={(kind) => open(groups.find((one) => one.kind === kind)!)}
         />
-        <label>
-          <input type="checkbox" checked={hide} onChange={(event) => setParams({ hide: event.currentTarget.checked ? 1 : null })} />
-          Hide special tokens
-        </label>
       </div>
       <p><Terms>{group.meaning}{" "}{difference
         ? "How each weight changes: orange where it grows, blue where it shrinks; what a row gains at one token it loses at others."
@@ -206,8 +194,7 @@ function HeadsView({ trace, view }: { trace: Manifest; view: View }) {
       </h2>
       <HeadEdits {...{ layer, head, cols, rows, title, mask }} onNextKind={() => open(groups[(groups.indexOf(group) + 1) % groups.length]!)} />
       {error ? <p class="note note-bad">{error.message}</p> : !values && <p class="note">Loading attention weights …</p>}
-      {grid && hide && <p class="note">{difference ? "Changes" : "Weights"} on hidden special tokens are not shown; the others are not rescaled.</p>}
-      {grid && <Figure view={view} title={title} whole={grid} wholeMask={mask} allRows={rows} allCols={cols} />}
+      {grid && <Figure {...{ view, title, grid, mask, rows, cols }} />}
     </>
   );
 }

@@ -229,25 +229,6 @@ const blockEncoder: Make = (context) => {
   return strongest && blocking(context, strongest, strongest.key, "An earlier decision", "Before anything is written, the encoder has read the source: its heads decide what the tokens mean.");
 };
 
-const rowSum: Make = ({ trace, looked }) => {
-  if (!looked) return null;
-  const { group, step, head, row, grid } = looked, best = largestColumn(grid, row);
-  const sum = Array.from({ length: grid.cols }, (_, col) => at(grid, row, col)).reduce((a, b) => a + b, 0);
-  return {
-    title: "What do the weights sum to?",
-    question: `The scores of a row can be any numbers. Softmax turns them into weights. What do the ${grid.cols} weights of the row “${rowTexts(trace, group.queries)[row]}” sum to?`,
-    options: ["1", `${grid.cols}, one per token`, "It depends on the text"],
-    todo: "Show the arithmetic of the selected cell.",
-    control: "[data-role=show-arithmetic]",
-    screen: "step", params: { node: step, head, cell: `${row},${best}` }, task: { arithmetic: 1 },
-    found: () => ({
-      right: 0, at: "[data-role=arithmetic]",
-      words: `The weights sum to ${sum.toFixed(3)}; the largest is ${at(grid, row, best).toFixed(3)}. A weight can only grow if others shrink.`,
-      compare: "Compare the last row of the table, the sum of weights, and the check that your browser made of the whole step.",
-    }),
-  };
-};
-
 const temperature: Make = ({ trace, classifier, masked }) => {
   const index = classifier ? 0 : leastCertain(trace.predictions, ({ position }) => !isGiven(trace, position ?? 0));
   const prediction = trace.predictions[index];
@@ -338,10 +319,6 @@ const fillIn: Make = ({ trace }) => {
   };
 };
 
-/** The probability of the explained class or token, or the quantity, with some words masked. */
-const erase = ({ request: { method: _, ...request }, words }: Weighed, masked: readonly Word[]) => source.ask("erase", { ...request, erase: erasedPositions(words, new Set(masked.map(keyOf))) });
-const wordIn = ({ stream, index }: Word) => `[data-word="${index}"][data-of="${stream}"]`;
-
 const maskWord: Make = ({ weighed, classifier, masked }) => {
   if (!weighed) return null;
   const { words: ranked, target, position } = weighed, word = ranked[0]!, what = visible(target.piece);
@@ -351,36 +328,17 @@ const maskWord: Make = ({ weighed, classifier, masked }) => {
     question: `${classifier || masked ? "The model gives" : "Of the tokens it wrote, the model was least certain of"} “${what}”: ${probability(target)}. Which of these words, masked, changes it most?`,
     options: options.map((i) => nameOf(words[i]!, words)),
     todo: `Mask “${word.text}”: select it in the text.`,
-    control: wordIn(word),
+    control: `[data-word="${word.index}"][data-of="${word.stream}"]`,
     screen: "why", params: { position }, task: { erased: keyOf(word) },
     found: async () => {
-      const { prediction, original, value } = await erase(weighed, [word]);
+      const { method: _, ...request } = weighed.request;
+      const { prediction, original, value } = await source.ask("erase", { ...request, erase: erasedPositions(ranked, new Set([keyOf(word)])) });
       const after = [...prediction.top, prediction.actual].find((one) => one?.id === target.id);
       return {
         right: options.indexOf(best), at: "[data-role=probability]",
         words: after ? `Without “${word.text}” the probability of “${what}” goes from ${probability(target)} to ${probability(after)}.`
           : `Without “${word.text}” the quantity goes from ${number(original)} to ${number(value)}.`,
         compare: "Compare “Strongest words”: each bar is what masking that word alone changes. Where no single word changes much, several words say the same.",
-      };
-    },
-  };
-};
-
-const maskTwo: Make = ({ weighed }) => {
-  const [first, second, third] = [...weighed?.words ?? []].sort((a, b) => b.score - a.score);
-  return source.live && weighed && third && second!.score > 0 && { // a sum of opposite signs says little
-    title: "Two words together",
-    question: `Masking lowers the ${weighed.quantity}. “${first!.text}” masked alone costs ${number(first!.score)}, “${second!.text}” alone ${number(second!.score)}. Both masked: what do they cost together?`,
-    options: ["Less than the sum", "About the sum", "More than the sum"],
-    todo: `“${first!.text}” is masked. Mask “${second!.text}” too.`,
-    control: wordIn(second!),
-    screen: "why", params: { position: weighed.position, erased: keyOf(first!) }, task: { erased: `${keyOf(first!)},${keyOf(second!)}` },
-    found: async () => {
-      const { original, value } = await erase(weighed, [first!, second!]), cost = original - value, sum = first!.score + second!.score;
-      return {
-        right: Math.abs(cost - sum) <= 0.1 * sum ? 1 : cost < sum ? 0 : 2, at: ".probability",
-        words: `Together they cost ${number(cost)}; the sum is ${number(sum)}.`,
-        compare: "Compare the note under the probability, which has both values. Where words stand in for each other, no single score shows it.",
       };
     },
   };
@@ -415,11 +373,11 @@ const N_STEPS = 5;
 
 /** In order of preference. */
 const PLANS = {
-  translator: [attend, block, blockEncoder, force, temperature, maskWord, rowSum],
-  classifier: [maskWord, maskTwo, attend, block, temperature, rowSum],
-  generator: [temperature, attend, block, maskWord, force, rowSum],
-  embedder: [attend, rowSum],
-  masked: [fillIn, attend, block, maskWord, rowSum],
+  translator: [attend, block, blockEncoder, force, temperature, maskWord],
+  classifier: [maskWord, attend, block, temperature],
+  generator: [temperature, attend, block, maskWord, force],
+  embedder: [attend],
+  masked: [fillIn, attend, block, maskWord],
 };
 
 /** The steps, and what the tour cannot show, a sentence each. */
@@ -475,7 +433,7 @@ function end() {
   document.getElementById("main")?.focus();
 }
 
-const PARAMS = ["show", "view", "why", "method", "class", "foil", "erased", "sampling", "heat", "position", "cell", "hide", "sort", "head", "node", "layer", "arithmetic", "numbers", "param"];
+const PARAMS = ["show", "view", "why", "method", "class", "foil", "erased", "sampling", "heat", "position", "cell", "sort", "head", "node", "layer", "arithmetic", "numbers", "param"];
 
 /** Opens the screen of a step without edits, forced tokens and masked words. */
 function open({ screen, params }: TourStep, { request }: Manifest) {

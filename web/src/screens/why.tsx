@@ -12,7 +12,7 @@ import { isClassifier, isEmbedder, isMasked, isNumber, predictionIndex, targetIn
 import { title } from "../trace/steps";
 import { colours, erasedPositions, gapBetween, keyOf, nameOf, scaleOf, strongest, type Word, wordsOf } from "../trace/words";
 import type {
-  AttributeRequest, Attribution, Candidate, Erased, Faithfulness as Score, Manifest, Prediction, StatesSweep, Sweep as Swept, SweepRequest, SweepRow,
+  AttributeRequest, Attribution, Candidate, Erased, Faithfulness as Score, Manifest, Prediction, Sweep as Swept, SweepRequest, SweepRow,
 } from "../types";
 import { Bars, Track } from "../views/Bars";
 import { Choices, OutputTokens } from "../views/Choices";
@@ -172,7 +172,7 @@ function SweepView({ trace, kind }: { trace: Manifest; kind: Kind }) {
     : { trace: of, kind, ...(kind === "states" && { other: second!.id }), ...(kind === "contributions" && { prediction: index }) };
   const { value, error, stale } = useResource(request && JSON.stringify(request), () => source.ask("sweep", request!), { within: `${kind}/${of}` });
   if (kind === "checkpoints" && !made) return <p class="note">Make an edit first: its effect is then measured at every saved point of training.</p>;
-  const shown = value && kind !== "states" ? SWEEPS[kind](value as Swept, trace, numeric) : null;
+  const shown = value && kind !== "states" ? SWEEPS[kind](value, trace, numeric) : null;
   return (
     <>
       {kind === "contributions" && !isClassifier(trace) && !isMasked(trace) && !numeric && (
@@ -180,7 +180,7 @@ function SweepView({ trace, kind }: { trace: Manifest; kind: Kind }) {
       )}
       {kind === "states" && <SecondText key={second?.request.text} given={second?.request.text} numeric={numeric} />}
       {request && !value && (error ? <ErrorText error={error} /> : <p class="note" aria-live="polite">Computing …</p>)}
-      {kind === "states" && value && <StatesMaps states={value as StatesSweep} trace={trace} numeric={numeric} />}
+      {kind === "states" && value && <StatesMaps sweep={value} trace={trace} numeric={numeric} />}
       {shown && <div data-stale={stale} aria-busy={stale}>
         <p><Terms>{shown.says}</Terms></p>
         {shown.tables.map((table) => <SweepTable key={table.name} table={table} titled={shown.tables.length > 1} />)}
@@ -220,34 +220,38 @@ const SecondText = ({ given, numeric }: { given: string | undefined; numeric: bo
 );
 
 /** The residual stream of two texts exchanged, state by state; tokens without a partner in the second text are masked. */
-function StatesMaps({ states, trace, numeric }: { states: StatesSweep; trace: Manifest; numeric: boolean }) {
-  const { answer, other_answer, position, difference, other_difference } = states;
-  const streams = [...new Set(states.rows.map(({ stream }) => stream))].map((stream) => ({ stream, rows: states.rows.filter((row) => row.stream === stream) }));
+function StatesMaps({ sweep: { rows, target, contrast, position, value }, trace, numeric }: { sweep: Swept; trace: Manifest; numeric: boolean }) {
+  const second = rows[0]!.back!.value_before;
+  const shares = { noising: (row: SweepRow) => -changeOf(row), denoising: (row: SweepRow) => changeOf(row.back!) };
   const stateName = (state: string) => (/\d+/.test(state) ? `layer ${/\d+/.exec(state)![0]}` : "embedding");
   return (
     <>
       <p data-role="states">
-        <b><bdi>{visible(answer)}</bdi></b> here, <b><bdi>{visible(other_answer)}</bdi></b> in the second text
+        <b><bdi>{visible(target)}</bdi></b> here, <b><bdi>{visible(contrast)}</bdi></b> in the second text
         {position === null ? "" : `, ${isMasked(trace) ? "at" : "after"} position ${position}`}
-        {numeric ? "" : `: logit difference ${signed(difference, 2)} and ${signed(other_difference, 2)}`}.
+        {numeric ? "" : `: logit difference ${signed(value, 2)} and ${signed(second, 2)}`}.
       </p>
-      {streams.map(({ stream, rows }) => (
-        <div key={stream} class="columns">
-          {(["noising", "denoising"] as const).map((name) => {
-            const shares = rows.flatMap((row) => row[name]), shape = [rows.length, rows[0]!.noising.length];
-            return (
-              <section key={name}>
-                <h3>{capital(name)}: {stream}</h3>
-                <Matrix
-                  node={`${name}/${stream}`} value={{ shape, dtype: "f32", data: Float32Array.from(shares, (share) => share ?? NaN) }}
-                  mask={{ shape, dtype: "u8", data: Uint8Array.from(shares, (share) => Number(share !== null)) }} scale="signed" limit={1} label={`${capital(name)}, ${stream}`} numbers="toggle"
-                  rowLabels={rows.map(({ state }) => stateName(state))} colLabels={trace.streams.find((one) => one.name === stream)?.pieces ?? []}
-                />
-              </section>
-            );
-          })}
-        </div>
-      ))}
+      {trace.streams.map(({ name: stream, pieces }, i) => {
+        const own = rows.filter(({ name }) => trace.streams.length === 1 || /^(encoder|source)/.test(name) === (i === 0));
+        const states = [...new Set(own.map(({ name }) => name))], shape = [states.length, pieces.length];
+        return states.length > 0 && (
+          <div key={stream} class="columns">
+            {(["noising", "denoising"] as const).map((name) => {
+              const data = new Float32Array(states.length * pieces.length).fill(NaN);
+              for (const row of own) data[states.indexOf(row.name) * pieces.length + row.position!] = shares[name](row) / (value - second);
+              return (
+                <section key={name}>
+                  <h3>{capital(name)}: {stream}</h3>
+                  <Matrix
+                    node={`${name}/${stream}`} value={{ shape, dtype: "f32", data }} mask={{ shape, dtype: "u8", data: Uint8Array.from(data, (share) => Number(!Number.isNaN(share))) }}
+                    scale="signed" limit={1} label={`${capital(name)}, ${stream}`} numbers="toggle" rowLabels={states.map(stateName)} colLabels={pieces}
+                  />
+                </section>
+              );
+            })}
+          </div>
+        );
+      })}
     </>
   );
 }

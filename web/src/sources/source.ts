@@ -6,7 +6,7 @@ import { decodeBase64, sliceTensor, type TensorValue, toTensor } from "../tensor
 import { isClassifier } from "../trace/generation";
 import { nodeOf } from "../trace/steps";
 import type {
-  AttributeRequest, Attribution, ControlRequest, DecodeLog, Erased, Manifest, Prediction, ProbeAnswer, ProbeRequest, RunInfo, SavedPageData, StatesSweep, Stream, Sweep, SweepRequest, TraceNode, TraceRequest, TrainingNow,
+  AttributeRequest, Attribution, ControlRequest, DecodeLog, Erased, Manifest, Prediction, ProbeAnswer, ProbeRequest, RunInfo, SavedPageData, Stream, Sweep, SweepRequest, TraceNode, TraceRequest, TrainingNow,
 } from "../types";
 
 /** A saved page as a file to download, and what it lacks, a sentence each. */
@@ -20,8 +20,8 @@ interface Routes {
   run: () => RunInfo;
   attribute: (request: AttributeRequest) => Attribution;
   erase: (request: AttributeRequest) => Erased;
-  /** Edits made in turn; of "states" a `StatesSweep`. */
-  sweep: (request: SweepRequest) => Sweep | StatesSweep;
+  /** Edits made in turn. */
+  sweep: (request: SweepRequest) => Sweep;
   decode: (request: TraceRequest) => { decode: DecodeLog; answer: Manifest["answer"]; streams: Stream[] };
   /** The file of a saved page. */
   save: (what: { request: TraceRequest; other: TraceRequest | null; view: string; training?: string[] }) => SavedFile;

@@ -127,11 +127,6 @@ export function headOf({ shape, data }: Tensor, head: number): Grid {
   return { rows, cols, data: data.subarray(head * rows * cols, (head + 1) * rows * cols) };
 }
 
-/** The cells of `rows` × `cols`, in that order, not rescaled. */
-export function selectCells(grid: Grid, rows: number[], cols: number[]): Grid {
-  return fill(rows.length, cols.length, (row, col) => at(grid, rows[row]!, cols[col]!));
-}
-
 /** b − a; null when their shapes differ. */
 export function difference(a: Grid, b: Grid): Grid | null {
   if (a.rows !== b.rows || a.cols !== b.cols) return null;
@@ -143,7 +138,5 @@ export function mayAttend(mask: Grid | null, row: number, col: number): boolean 
   return mask === null || at(mask, row % mask.rows, col) !== 0;
 }
 
-/** The mask of the selected rows and columns, one value per cell. */
-export function selectMask(mask: Grid | null, rows: number[], cols: number[]): Grid | null {
-  return mask && fill(rows.length, cols.length, (row, col) => Number(mayAttend(mask, rows[row]!, cols[col]!)));
-}
+/** The mask of so many rows, one value per cell. */
+export const maskOfRows = (mask: Grid | null, rows: number) => mask && fill(rows, mask.cols, (row, col) => Number(mayAttend(mask, row, col)));

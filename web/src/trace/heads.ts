@@ -110,8 +110,6 @@ export function attentionGroups(manifest: Manifest): AttentionGroup[] {
 export interface Label {
   text: string;
   index: number; // position in the stream
-  /** [BOS], [EOS], [PAD] …, which can be hidden. */
-  special: boolean;
   padding: boolean;
 }
 
@@ -119,7 +117,7 @@ export interface Label {
 export function labelsOf(manifest: Manifest, name: StreamName): Label[] {
   const stream = manifest.streams.find((one) => one.name === name)!;
   return stream.pieces.map((piece, index) => ({
-    text: visible(piece), index, special: stream.special[index]!, padding: stream.padding[index]!,
+    text: visible(piece), index, padding: stream.padding[index]!,
   }));
 }
 
@@ -127,16 +125,6 @@ export function labelsOf(manifest: Manifest, name: StreamName): Label[] {
 export function rowLabelsOf(manifest: Manifest, name: StreamName): Label[] {
   const texts = rowTexts(manifest, name);
   return labelsOf(manifest, name).map((label) => ({ ...label, text: texts[label.index]! }));
-}
-
-/** Indices of labels, optionally without special tokens and padding. */
-export function visibleIndices(labels: Label[], hideSpecial: boolean): number[] {
-  return [...labels.keys()].filter((i) => !hideSpecial || !(labels[i]!.special || labels[i]!.padding));
-}
-
-/** Indices of the rows that measures include, without padding. */
-export function rowsWithoutPadding(labels: Label[], hideSpecial: boolean): number[] {
-  return visibleIndices(labels, hideSpecial).filter((i) => !labels[i]!.padding);
 }
 
 /** What the Attention screen shows. */
@@ -147,7 +135,6 @@ export interface View {
   layer: AttentionLayer;
   head: number;
   sort: Measure | "model";
-  hide: boolean;
   /** The weights are differences of weights. */
   difference: boolean;
 }
@@ -169,6 +156,6 @@ export function viewOf(manifest: Manifest, params: Record<string, string>): View
     groups, cross, group, layer,
     head: Number.isInteger(head) && head >= 0 && head < layer.nHeads ? head : 0,
     sort: measuresOf(group === cross, difference).find(([name]) => name === params.sort)?.[0] ?? "model",
-    hide: params.hide === "1", difference,
+    difference,
   };
 }

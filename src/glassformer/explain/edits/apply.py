@@ -1,6 +1,6 @@
 """Apply edits in a forward pass: `Edits` is a tap for `trace`.
 
-    with trace(model, tap=Edits(["decoder.1.cross.head2=0"], records)) as t:
+    with trace(model, tap=Edits(["decoder.1.cross.head2=0"], records, means)) as t:
         model(src, tgt_in)
 
 No weight is changed, and no tensor is written in place: the pass continues with a copy.
@@ -129,7 +129,7 @@ class Edits:
     """A tap that applies edits, in the order of computation; at one step in the order given.
 
     Args:
-        edits: edits, or their texts.
+        edits: texts of edits.
         records: the steps of an unedited pass, by which names and slices are checked.
         other: the steps of a second text, for =B.
         means: returns the means of steps over reference texts, for =mean; called if an edit needs them.
@@ -143,16 +143,16 @@ class Edits:
 
     def __init__(
         self,
-        edits: Sequence[Edit | str],
+        edits: Sequence[str],
         records: Mapping[str, Step],
+        means: Callable[[], Means],
         other: Mapping[str, Step] | None = None,
-        means: Callable[[], Means] | None = None,
         first: Edits | None = None,
     ) -> None:
         edits = [edits] if isinstance(edits, str) else edits
         if not 1 <= len(edits) <= MAX_EDITS:
             raise UsageError(f"from 1 to {MAX_EDITS} edits can be applied together, not {len(edits)}")
-        self.edits = [edit if isinstance(edit, Edit) else Edit.parse(edit) for edit in edits]
+        self.edits = list(map(Edit.parse, edits))
         self.records, self.means = records, means
         earlier = [] if first is None else first._all
         self._all = earlier + [(edit, other or {}) for edit in self.edits]
@@ -246,7 +246,6 @@ class Edits:
 
     def _mean(self, step: str, x: Tensor) -> Tensor:
         """Return the mean of a step, in the shape of its tensor: the same at every token."""
-        assert self.means is not None
         mean = self.means()[step].to(x)
         for i, axis in enumerate(self.records[step].axes):
             if axis.name == "token":
@@ -264,8 +263,6 @@ class Edits:
             if not has_mean(record):
                 hint = "name a step with features, as in: encoder.0.self.context[head:2]=mean"
                 raise UsageError(f"{edit}: this step has no mean over texts", hint)
-            if self.means is None:
-                raise UsageError(f"{edit}: there are no means of reference texts", "pass `means`")
             mean, sizes = self.means().get(edit.step), zip(axes, record.shape, strict=True)
             if mean is None or mean.shape != tuple(size for axis, size in sizes if axis != "token"):
                 raise UsageError(f"{edit}: no reference text reaches this step", "use =0")
@@ -288,8 +285,8 @@ def edits_on(explanation: Explanation, edits: Sequence[str], other: Explanation 
     first = None
     if explanation.edited is not None:
         theirs = None if explanation.other is None else explanation.other.records
-        first = Edits(explanation.edited.edits, base.records, theirs, means)
-    return Edits(edits, base.records, None if other is None else other.records, means, first)
+        first = Edits(explanation.edited.edits, base.records, means, theirs)
+    return Edits(edits, base.records, means, None if other is None else other.records, first)
 
 
 def check_same_model(explanation: Explanation, other: Explanation | None) -> None:

@@ -1,13 +1,13 @@
-"""What is followed of a text, as one number for each prediction, and how edits change it.
+"""What edits of a forward pass change: of one set of edits everything, of many sets one number for each prediction.
 
-A `Measure` is made once from an explanation: log-probabilities of its answer, the logit difference of two classes or
-tokens, or a number. Sweeps, contributions, attributions and findings measure with it; `effects` measures the same text
-under each of several sets of edits, in a few batches.
+`what_if` records one more pass under edits. It reads the tokens of the explanation, so that its numbers compare
+position by position; the text is decoded again, too, which shows what the model would say instead.
 
-What a model predicts under edits: the same text in one more forward pass, and decoded again.
+`effects` measures the same text under each of several sets of edits, in a few batches. What is measured is a `Measure`,
+made once from an explanation: log-probabilities of its answer, the logit difference of two classes or tokens, or a
+number. Sweeps, contributions, attributions and findings measure with it.
 
-The pass reads the tokens of the explanation, so that its numbers compare position by position; decoding again shows
-what the model would say instead.
+Of an ensemble one member is edited and answers alone.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class SweepRow:
 
     name: str
     """What is edited: a part ("encoder.0.self.head2", "encoder.0.ff"), an attention ("encoder.0.self"), a checkpoint;
-    of layers the last state that is read."""
+    of layers the last state that is read; of states the state ("embedding", "encoder.0.state")."""
     edits: list[str]
     """The edits; none where nothing switches a part off."""
     value_before: float
@@ -288,11 +288,13 @@ class SweepRow:
     n_changed: int
     """Number of predictions that differ; a number differs where its text does, a checkpoint where its answer does."""
     position: int | None
-    """Position where the log-probability falls most; null for a classifier or a number."""
+    """Position where the log-probability falls most; null for a classifier or a number. Of states that of the token."""
     effects: list[Effect] = field(default_factory=list)
     """Of layers the effect on each prediction."""
     alone: SweepRow | None = None
     """Of a head the effect of switching off the other heads of the same block; null where there are none."""
+    back: SweepRow | None = None
+    """Of a state what the state of this text changes in the second one; null in other sweeps."""
     direct: float | None = None
     """Of contributions the term of the sum, with all norms held; null in other sweeps."""
 
@@ -311,13 +313,15 @@ class Sweep:
     unit: Unit
     """Of what is followed: "nats" of log-probability or of a logit difference, or "number", that of the training."""
     target: str
-    """The class or token that is followed, of several the first; or "number"."""
+    """The class or token that is followed, of several the first; or "number". Of states the answer to this text."""
     contrast: str
-    """Of contributions what it is compared with; for a number "mean of the training numbers"."""
+    """Of contributions what it is compared with; for a number "mean of the training numbers". Of states the answer to
+    the second text."""
     position: int | None
     """Position of the first prediction that is followed; null for a classifier or a number."""
     value: float
-    """What is followed, without these edits; of contributions a logit difference, or the number minus that mean."""
+    """What is followed, without these edits; of contributions and states a logit difference, or the number minus that
+    mean."""
     untrained: float | None = None
     """Of parts the largest change, in size, when a part of the same model with initial weights is off."""
     error: float | None = None
@@ -328,7 +332,11 @@ class Sweep:
 
 
 def swept(
-    explanation: Explanation, variants: Sequence[tuple[str, Sequence[str]]], measure: Measure, each: bool = False
+    explanation: Explanation,
+    variants: Sequence[tuple[str, Sequence[str]]],
+    measure: Measure,
+    each: bool = False,
+    other: Explanation | None = None,
 ) -> Sweep:
     """Return what several named sets of edits change; a set may be empty.
 
@@ -337,9 +345,10 @@ def swept(
         variants: names and edits.
         measure: what is followed.
         each: give the effect on each prediction, too.
+        other: the explanation of a second text, for =B.
     """
     base, task = base_logits(explanation), explanation.subject.task
-    edited = iter(edited_logits(explanation, [edits for _, edits in variants if edits]))
+    edited = iter(edited_logits(explanation, [edits for _, edits in variants if edits], other))
     whole, before = measure.of(base), measure.read(base, task)
     rows = []
     for name, edits in variants:
@@ -384,15 +393,12 @@ class WhatIf:
     """Ids of the steps whose numbers are the same with edits, to the bit."""
     effects: list[Effect]
     """What changes at each position that is predicted."""
-    records: Trace
-    """The records of the edited pass."""
+    member: int | None
+    """The member of an ensemble that is edited and gives both answers, alone; null: a single model."""
+    trace: Trace
+    """The steps of the edited pass."""
     answer: Answer
     """The answer with edits and its probability; where it was not decoded again, of the same text."""
-
-    @property
-    def trace(self) -> Trace:
-        """Return the trace of the edited pass."""
-        return self.records
 
     @property
     def changed(self) -> list[Effect]:
@@ -402,12 +408,14 @@ class WhatIf:
     def __repr__(self) -> str:
         after = "not decoded again" if self.answer_after is None else repr(shortened(self.answer_after, 60))
         answers = f"{shortened(self.answer_before, 60)!r} → {after}"
-        edits = shortened("; ".join(self.edits), 80)
-        return f"<WhatIf {edits}: {answers}; {len(self.changed)} of {len(self.effects)} predictions changed>"
+        alone = "" if self.member is None else f"member {self.member} alone answers "
+        n = len(self.effects)
+        changed = f"; {len(self.changed)} of {n} predictions changed" if n else ""
+        return f"<WhatIf {shortened('; '.join(self.edits), 80)}: {alone}{answers}{changed}>"
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the records and the answer's line as JSON data."""
-        fields = {name: value for name, value in vars(self).items() if name not in ("records", "answer")}
+        """Return everything but the steps and the answer's line as JSON data."""
+        fields = {name: value for name, value in vars(self).items() if name not in ("trace", "answer")}
         return fields | {
             "applied": [asdict(applied) for applied in self.applied],
             "effects": [asdict(effect) for effect in self.effects],
@@ -445,8 +453,8 @@ def with_edits(
         base,
         request=replace(base.request, edits=tuple(edits), other_text=other_text),
         id=trace_id,
-        records=result.records,
-        predictions=predictions_of(base, output_of(result.records)),
+        records=result.trace,
+        predictions=predictions_of(base, output_of(result.trace)),
         answer=result.answer,
         checks=[],
         edited=result,
@@ -486,7 +494,8 @@ def what_if(
         why_not=why_not,
         same=[id for id, record in edited.items() if torch.equal(record.value, records[id].value)],
         effects=effects_of(explanation, before, after),
-        records=edited,
+        member=None if explanation.together is None else explanation.request.member,
+        trace=edited,
         answer=answer or _given_answer(explanation, predictions_of(explanation, output_of(edited))),
     )
 
@@ -531,9 +540,10 @@ def _decode_again(
 def predict_edited(
     subject: Subject, texts: Sequence[str], edits: Sequence[str], decode: DecodeConfig, member: int = 0
 ) -> list[dict[str, Any]]:
-    """Return the predictions of texts under edits, as the task's `predict` does; of an ensemble by one member alone.
+    """Return the predictions of texts under edits, as the task's `predict` does.
 
-    The first text gives the names and sizes by which the edits are checked.
+    Of an ensemble one member is edited and answers alone; its number is the "member" of each prediction. The first text
+    gives the names and sizes by which the edits are checked.
 
     Raises:
         UsageError: an edit does not fit; or it is of one label or word, which an explanation alone looks at.
@@ -541,7 +551,7 @@ def predict_edited(
     if not texts:
         return []
     first = compute_explanation(subject, TraceRequest(texts[0], member=member))
-    tap = Edits(edits, first.records, means=means_of_run(first.subject, first.records))
+    tap = Edits(edits, first.records, means_of_run(first.subject, first.records))
     if first.labels is not None and (of_one := [id for id in tap.ids if first.records[id].stack == "head"]):
         message = f"{of_one[0]} is of one label or word here, and `predict` answers all of them"
         raise UsageError(message, "edit a step before it, or one text: glassformer edit RUN TEXT EDIT")
@@ -551,4 +561,4 @@ def predict_edited(
     with tuned(subject.device), trace(first.subject.whole, lambda _: False, tap=tap):
         answers = subject.task.predict(first.subject.whole, texts, decode)
     tap.check_fired()
-    return answers
+    return answers if first.together is None else [answer | {"member": member} for answer in answers]

@@ -27,9 +27,8 @@ from msgspec import Meta
 
 from glassformer.config.recipes import build
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.edits.effects import WhatIf, explain_unedited, measure_of_answer, swept, what_if
+from glassformer.explain.edits.effects import WhatIf, explain_unedited, measure_of_answer, what_if
 from glassformer.explain.edits.grammar import Edit
-from glassformer.explain.edits.sweeps import blocked_keys
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.one_label import of_same_label
 from glassformer.explain.request import MAX_EDITS, EditText, Request, Text, TraceRequest
@@ -38,8 +37,6 @@ from glassformer.utils import safe_read
 from glassformer.utils.atomic_io import atomic_write_text
 from glassformer.utils.safe_read import LIMITS
 
-MAX_TRIED = 5
-"""Maximum heads that `find_head` tries, those with the largest effect first."""
 CHANGE_TOLERANCE = 0.01
 """Largest difference of a change in log-probability, relative, and absolute in nats, between two machines."""
 HINT = "write findings with glassformer edit RUN TEXT EDIT -o findings.toml"
@@ -145,7 +142,7 @@ def make_finding(
 def _change(explanation: Explanation, result: WhatIf) -> float:
     """Return by how much the log-probability of the answer changes, or the number itself."""
     measure = measure_of_answer(explanation)
-    change = measure.total(result.records) - measure.total(explanation.records)
+    change = measure.total(result.trace) - measure.total(explanation.records)
     return float(f"{change:.6g}") if measure.unit == "number" else round(change, 4)
 
 
@@ -157,26 +154,6 @@ def _other_heads(explanation: Explanation, edits: Sequence[str]) -> list[list[st
     attentions = (step for step in explanation.records.values() if step.site == "weights")
     n_heads = next((a.shape[0] for a in attentions if edits[0].startswith(a.id.removesuffix("weights"))), 0)
     return [[_HEAD.sub(rf"\g<1>{h}", edit) for edit in edits] for h in range(n_heads) if str(h) not in heads]
-
-
-def find_head(explanation: Explanation, other: Explanation) -> Finding | None:
-    """Return the head whose attention to the differing token decides between the answers of two texts, if one does.
-
-    Every head is kept from attending to each token in which the texts differ; of the heads with the largest effect, the
-    first is taken under which the first text is answered like the second.
-    """
-    first, second = explanation.streams[0], other.streams[0]
-    if len(first) != len(second):
-        raise UsageError(f"the texts have {len(first)} and {len(second)} tokens", "choose texts of equally many")
-    keys = [i for i, (a, b) in enumerate(zip(first.ids, second.ids, strict=True)) if a != b]
-    reading = (step for step in explanation.records.values() if step.site == "weights")
-    variants = [one for step in reading if step.axes[-1].stream == first.name for one in blocked_keys(step, keys)]
-    effects = swept(explanation, variants, measure_of_answer(explanation)).rows
-    for effect in sorted(effects, key=lambda effect: effect.change)[:MAX_TRIED]:
-        if what_if(explanation, effect.edits).answer_after == other.answer["headline"]:
-            name = f"This head decides between {explanation.request.text} and {other.request.text}"
-            return make_finding(explanation, effect.edits, name=name)
-    return None
 
 
 def write_findings(path: Path, subject: Subject, findings: Sequence[Finding]) -> None:

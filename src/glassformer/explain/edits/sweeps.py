@@ -14,10 +14,10 @@ are of the same tokens.
 states: where the difference of two texts is. The residual stream of one is put in the place of the other's, state by
 state.
 
-Both directions are measured (Heimersheim and Nanda 2024, "How to use and interpret activation patching"): `noising`
-puts the second text's state into the first, and asks how much of the first answer is lost; `denoising` puts the first
-text's state into the second, and asks how much of the first answer comes back. A state can be needed and not suffice,
-or suffice and not be needed.
+Both directions are measured (Heimersheim and Nanda 2024, "How to use and interpret activation patching"): noising puts
+the second text's state into the first, and its row says how much of the first answer is lost; denoising puts the first
+text's state into the second, and `back` of the row says how much of the first answer comes back. A state can be needed
+and not suffice, or suffice and not be needed.
 
 contributions: the parts whose sum is a logit difference: embedding, heads, feed-forward blocks, biases.
 
@@ -38,8 +38,8 @@ Of an edited pass the parts are those that it computed, and what an edit added t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -54,7 +54,6 @@ from glassformer.explain.edits.effects import (
     Measure,
     Sweep,
     SweepRow,
-    Unit,
     base_logits,
     effects,
     measure_of_answer,
@@ -70,7 +69,6 @@ from glassformer.explain.subject import View, list_checkpoints
 from glassformer.explain.trace import record
 from glassformer.nn.operations import named, row_name, run
 from glassformer.utils.device import tuned
-from glassformer.utils.formatting import shortened
 from glassformer.utils.process_settings import check_cancelled
 
 MIN_DIFFERENCE = 0.5
@@ -79,46 +77,8 @@ MIN_DEVIATIONS = 0.1
 """The same of their numbers, in standard deviations of the training numbers."""
 
 
-@dataclass(frozen=True)
-class StateRow:
-    """The states of one depth, token by token."""
-
-    stream: str
-    """The stream of the tokens."""
-    state: str
-    """The embedding ("source", "embedding") or the state after a layer ("encoder.0.state")."""
-    noising: list[float | None]
-    """Share of the first answer that is lost with this state from the second text; null: the token has no partner."""
-    denoising: list[float | None]
-    """Share of the first answer that comes back with this state of the first text in the second."""
-
-
-@dataclass(frozen=True, repr=False)
-class StatesSweep:
-    """Every state of the residual stream, exchanged between two texts."""
-
-    position: int | None
-    """Position of the first prediction that differs; null for a classifier or a number."""
-    answer: str
-    """What is predicted there in the first text."""
-    other_answer: str
-    """What is predicted there in the second text."""
-    difference: float
-    """Logit of the first answer minus that of the second, in the first text; or its number minus the training mean."""
-    other_difference: float
-    """The same in the second text."""
-    rows: list[StateRow]
-    """Stream by stream, each from the embedding to the last layer."""
-    unit: Unit
-    """Of the differences: "nats", as of log-probabilities, or "number", the unit of the training numbers."""
-
-    def __repr__(self) -> str:
-        texts = f"{shortened(self.answer, 40)!r} and {shortened(self.other_answer, 40)!r}"
-        return f"<StatesSweep between {texts} in {self.unit}: {len(self.rows)} rows>"
-
-
-def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
-    """Return the share of the answer that each state of the residual stream carries."""
+def sweep_states(explanation: Explanation, other: Explanation) -> Sweep:
+    """Return what each state of the residual stream changes in the other text, a row for each token of a state."""
     explanation.check_has_answer()
     check_whole(explanation, other)
     measure, (answer, foil), least = _compared(explanation, other)
@@ -131,24 +91,23 @@ def sweep_states(explanation: Explanation, other: Explanation) -> StatesSweep:
             hint = f"choose a second text whose number is at least {least:.3g} away"
         raise UsageError(why, hint)
     end = None if explanation.decode.masked is not None else measure.positions[0]
-    found = list[StateRow]()
-    for stream, (_, states) in enumerate(states_of(explanation)):
-        pairs = _pairs(explanation, other, stream, end)
-        edits = [(state, i, j) for state in states for i, j in pairs]
-        there = [[f"{s}[token:{i}]=B[token:{j}]"] for s, i, j in edits]
-        here = [[f"{s}[token:{j}]=B[token:{i}]"] for s, i, j in edits]
-        lost = (m_a - effects(explanation, there, measure, other)[:, 0]) / (m_a - m_b) if edits else []
-        back = (effects(other, here, measure, explanation)[:, 0] - m_b) / (m_a - m_b) if edits else []
-        none: list[float | None] = [None] * len(explanation.streams[stream])
-        rows = [StateRow(explanation.streams[stream].name, state, [*none], [*none]) for state in states]
-        for at, ((_, i, _), noising, denoising) in enumerate(zip(edits, lost, back, strict=True)):
-            row = rows[at // len(pairs)]
-            row.noising[i], row.denoising[i] = float(noising), float(denoising)
-        found += rows
-    if all(share is None for row in found for share in row.noising):
+    places = [
+        (state, i, j)
+        for stream, (_, states) in enumerate(states_of(explanation))
+        for state in states
+        for i, j in _pairs(explanation, other, stream, end)
+    ]
+    if not places:
         message = "no token of one text stands for one of the other: the texts share no beginning and no end"
         raise UsageError(message, "choose texts of equally many tokens")
-    return StatesSweep(measure.positions[0], answer, foil, m_a, m_b, found, measure.unit)
+    here = [(s, [f"{s}[token:{i}]=B[token:{j}]"]) for s, i, j in places]
+    there = [(s, [f"{s}[token:{j}]=B[token:{i}]"]) for s, i, j in places]
+    found, back = swept(explanation, here, measure, other=other), swept(other, there, measure, other=explanation)
+    rows = [
+        replace(row, position=i, back=replace(one, position=j))
+        for (_, i, j), row, one in zip(places, found.rows, back.rows, strict=True)
+    ]
+    return replace(found, rows=rows, target=answer, contrast=foil)
 
 
 def _compared(a: Explanation, b: Explanation) -> tuple[Measure, tuple[str, str], float]:
@@ -304,7 +263,7 @@ Variants = list[tuple[str, list[str]]]
 
 def sweep(
     explanation: Explanation, kind: SweepKind | str, other: Explanation | None = None, prediction: int | None = None
-) -> Sweep | StatesSweep:
+) -> Sweep:
     """Return the sweep of one kind; arguments as of `Explanation.sweep`."""
     if kind not in SWEEPS:
         raise UsageError(f"there is no sweep of {kind!r}", f"there is {', '.join(SWEEPS)}")
@@ -349,14 +308,14 @@ def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> f
 
 def _sweep_keys(explanation: Explanation) -> Sweep:
     steps = [step for step in explanation.records.values() if step.site == "weights"]
-    variants = [one for step in steps for one in blocked_keys(step, range(step.shape[-1]))]
+    blocks = [(step.id.removesuffix(".weights"), step.shape) for step in steps]
+    variants = [
+        (block, [f"{block}.scores[head:{h};key:{k}]=blocked"])
+        for block, (heads, _, keys) in blocks
+        for h in range(heads)
+        for k in range(keys)
+    ]
     return swept(explanation, variants, measure_of_answer(explanation))
-
-
-def blocked_keys(weights: Step, keys: Iterable[int]) -> Variants:
-    """Return the edits that keep each head of an attention from attending to each of these keys."""
-    block, heads = weights.id.rpartition(".")[0], range(weights.shape[0])
-    return [(block, [f"{block}.scores[head:{h};key:{k}]=blocked"]) for h in heads for k in keys]
 
 
 def _sweep_layers(explanation: Explanation) -> Sweep:
@@ -378,8 +337,8 @@ def _sweep_checkpoints(explanation: Explanation) -> Sweep:
         view = base.subject.at(info["name"])
         at = _at(base, view)
         result = what_if(at, request.edits, None if other is None else _at(other, view), again=False)
-        before, after = (measure.total(one.records) for one in (at, result))
-        was, now = (_answer(base, rows_of(one.records["logits"].value)) for one in (at, result))
+        before, after = (measure.total(one.trace) for one in (at, result))
+        was, now = (_answer(base, rows_of(one.trace["logits"].value)) for one in (at, result))
         rows.append(SweepRow(info["name"], [*request.edits], before, after, was, now, int(was != now), None))
     return Sweep(rows, measure.unit, measure.target, "", measure.positions[0], measure.total(base.records))
 

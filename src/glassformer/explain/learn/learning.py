@@ -604,11 +604,7 @@ def _card(record: JsonObject, source: Path) -> str:
         "\n".join(["---", *head, "tags:", "- transformer", "---"]),
         f"# {cell_text(record['run'])} after {steps} on one text",
         f"{of} of {code(record['run'])} ({code(record['checkpoint'])}), after {steps} of {record['optimizer']} with "
-        f"learning rate {record['lr']:g} on the text below alone. Its loss went from {record['loss_before']:.4g} to "
-        f"{record['loss_after']:.4g} (label smoothing {record['smoothing']:g}). It was not evaluated.",
-        "| text | answer |\n| --- | --- |\n"
-        f"| {cell_text(record['text'], 1000)} | {cell_text(record['answer'], 1000)} |",
+        f"learning rate {record['lr']:g} on one text alone. Its loss went from {record['loss_before']:.4g} to "
+        f"{record['loss_after']:.4g}. It was not evaluated. `{LEARNED_RECORD}` has the text, its answer and the rest.",
     ]
-    if record["left_out"]:
-        text.append(f"Left out of these steps: {'; '.join(record['left_out'])}.")
     return "\n\n".join([*text, *(origin.of_descendant() if origin else [])]) + "\n"

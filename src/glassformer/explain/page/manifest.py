@@ -2,16 +2,18 @@
 
 A manifest has the id, size and inputs of each tensor, and no values. The classes here are also the types that the page
 is compiled against (`typescript.py`). Most of their fields are those of a record of the explanation, which `_fields`
-takes over by name.
+takes over by name. `pack` gives the bytes of a tensor, which a server sends and a file holds.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 import msgspec
+import numpy as np
 
+from glassformer.errors import UsageError
 from glassformer.explain.capture.sites import Axis, Check, Step
 from glassformer.explain.capture.slices import wire_dtype
 from glassformer.explain.edits.apply import why_no_edits
@@ -213,3 +215,26 @@ def operations_json() -> dict[str, Json]:
     """Return every operation and the gradient of each of its arguments, by name."""
     names = [one for name, row in OPERATIONS.items() for one in (name, *(f"{name}.{to}" for to in row.gradients))]
     return {name: asdict(row_of(name)) for name in names}
+
+
+MAX_F16 = 6e4
+"""Tensors with larger values are sent as 32-bit floats; the largest 16-bit float is 65504."""
+MAX_TENSOR_BYTES = 64 << 20
+"""Larger tensors are refused; request a slice instead."""
+Packing: TypeAlias = Literal["f16", "f32", "i32", "u8"]
+"""The element types in which tensors are packed."""
+LAYOUTS: dict[Packing, str] = {"f16": "<f2", "f32": "<f4", "i32": "<i4", "u8": "u1"}
+
+
+def pack(array: np.ndarray, dtype: str) -> tuple[bytes, Packing]:
+    """Return the little-endian bytes of an array and their type: the requested one, or f32 where f16 would overflow."""
+    if dtype not in ("f32", "f16"):
+        raise UsageError(f"dtype is f32 or f16, and {dtype[:40]!r} came")
+    sent: Packing = "f32"
+    if array.dtype.kind != "f":
+        sent = "i32" if array.dtype.kind == "i" else "u8"
+    elif dtype == "f16" and np.abs(array, where=np.isfinite(array), out=np.zeros_like(array)).max(initial=0) <= MAX_F16:
+        sent = "f16"
+    if array.size * np.dtype(LAYOUTS[sent]).itemsize > MAX_TENSOR_BYTES:
+        raise UsageError(f"a tensor of shape {array.shape} is too large to send", "ask for a slice of it")
+    return np.ascontiguousarray(array, dtype=LAYOUTS[sent]).tobytes(), sent

@@ -12,6 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from typing import Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
@@ -23,8 +24,7 @@ from glassformer.explain.capture.slices import get_parameter
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.learn.backward import is_gradient
 from glassformer.explain.learn.learning import update_of
-from glassformer.explain.page.manifest import Json, Manifest, RunInfo, plain, run_info
-from glassformer.explain.page.security import WHOLE, Packing, asset, pack
+from glassformer.explain.page.manifest import Json, Manifest, Packing, RunInfo, pack, plain, run_info
 from glassformer.explain.subject import MODEL, Subject
 from glassformer.explain.watch import ProbeAnswer, Training, TrainingNow, default_texts, probe
 from glassformer.utils.formatting import counted
@@ -60,6 +60,11 @@ POLICY = (
     "form-action 'none'"
 )
 """Allows one script and one style, by their hashes, and blocks everything else."""
+
+
+STATIC = files("glassformer.explain.page") / "static"
+WHOLE = "whole.js"
+"""All scripts in one, for a page without a server."""
 
 
 class PackedTensor(TypedDict):
@@ -99,10 +104,19 @@ class SavedPageData(TypedDict):
     """The address within the page that it begins at, "#/step?node=…"; default: Flow."""
 
 
+def asset(name: str) -> str:
+    """Return the text of one of the page's files."""
+    try:
+        return (STATIC / name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise GlassformerError(
+            f"the page's file {name} is missing from this installation", "in a source checkout: make web"
+        ) from error
+
+
 def saved_page_html(
     explanation: Explanation,
     *,
-    edited: Explanation | None = None,
     other: Explanation | None = None,
     parameters: bool = False,
     max_bytes: int = MAX_BYTES,
@@ -111,14 +125,12 @@ def saved_page_html(
 ) -> tuple[str, list[str]]:
     """Return the page as text, and what it lacks, a sentence each.
 
-    It shows an explanation, the same text under edits or after learning, and another text to compare with. Parameters
+    It shows an explanation, with edits or after learning also that before, and another text to compare with. Parameters
     are stored up to 1.5 MB of the file, or all of them, so that the page can recompute every step. `shown` are `view`
     and `training` of `SavedPageData`.
     """
-    if explanation.base is not None and edited is None:
-        explanation, edited = explanation.base, explanation
     page = (asset("index.html"), asset(WHOLE), asset("app.css"))
-    explanations = [e for e in (explanation, edited, other) if e is not None]
+    explanations = [e for e in (explanation.base, explanation, other) if e is not None]
     unlearned = [e for e in explanations if e.base is None]  # of edits and of a model that learned there are none
     dropped: list[str] = []
     deadline = time.monotonic() + seconds

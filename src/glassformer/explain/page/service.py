@@ -23,7 +23,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import numpy as np
 from msgspec import Meta
 
-from glassformer.errors import UsageError
+from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.attribution import AttributeRequest, attribute, erase
 from glassformer.explain.edits.effects import explain_edited
 from glassformer.explain.edits.sweeps import SweepKind, sweep
@@ -39,7 +39,6 @@ from glassformer.explain.page.manifest import (
     run_info,
 )
 from glassformer.explain.page.saved_page import saved_page_html, saved_training
-from glassformer.explain.page.security import RequestError
 from glassformer.explain.request import Id, Request, ShortText, TraceRequest
 from glassformer.explain.subject import Subject
 from glassformer.explain.watch import (
@@ -58,6 +57,14 @@ N_WAITING = 32
 """Maximum number of waiting jobs; a page requests all tensors of a screen at once."""
 
 Result = TypeVar("Result")
+
+
+class RequestError(GlassformerError):
+    """A request that is rejected with an HTTP status."""
+
+    def __init__(self, status: int, message: str, hint: str = "", retry_after: int | None = None) -> None:
+        super().__init__(message, hint)
+        self.status, self.retry_after = status, retry_after
 
 
 class Worker:
@@ -224,12 +231,11 @@ class Service:
         """
         dropped, shown = list[str](), dict[str, Any](view=view) if view else {}
         first = self._explain(_trace_request(request))
-        base, edited = first.base or first, first if first.base else None
         second = None if other is None else self._explain(_trace_request(other).without_edits())
         if training is not None:
             shown["training"] = saved_training(self.subject, self._training, dropped, training, SAVE_SECONDS)
-        second = None if second is None or second.request == base.request else second
-        page, lacks = saved_page_html(base, edited=edited, other=second, seconds=SAVE_SECONDS, **shown)
+        second = None if second is None or second.request == (first.base or first).request else second
+        page, lacks = saved_page_html(first, other=second, seconds=SAVE_SECONDS, **shown)
         return {"page": page, "dropped": [*dropped, *lacks]}
 
     def tensor(self, trace_id: str, name: str, part: str) -> np.ndarray:

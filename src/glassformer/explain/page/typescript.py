@@ -24,7 +24,6 @@ from glassformer.config import DecodeConfig, docstrings
 from glassformer.explain.attribution import AttributeRequest, Attribution, Erased
 from glassformer.explain.capture.sites import AXES, Step
 from glassformer.explain.edits.effects import Sweep, WhatIf
-from glassformer.explain.edits.sweeps import StatesSweep
 from glassformer.explain.inputs import LoggedHypothesis
 from glassformer.explain.page.manifest import Manifest, RunInfo
 from glassformer.explain.page.saved_page import SavedPageData
@@ -42,7 +41,6 @@ SENT = (
     Attribution,
     Erased,
     Sweep,
-    StatesSweep,
     SavedPageData,
     TrainingNow,
     ProbeAnswer,
@@ -56,12 +54,11 @@ REQUESTS: dict[type, set[str]] = {
     **{kind: set() for kind in QUESTIONS},
 }
 """Requests of the page: fields with a default are optional, except these, which the page always sends."""
-NOT_SENT = {WhatIf: ("records", "answer")}
+NOT_SENT = {WhatIf: ("trace", "answer")}
 PAGE = Path(__file__).parents[4] / "web" / "src"
 GENERATED = ("types.ts", "terms.ts")
 FIELD_KINDS = {"boolean": "flag", "number": "number", "string": "text", "number[]": "numbers", "string[]": "words"}
 """How an address holds a field, by its type."""
-WIDTH = 120
 
 
 @cache
@@ -75,15 +72,11 @@ def words_of_page() -> frozenset[str]:
 
 def types_ts() -> str:
     """Return `types.ts`: the interfaces that the page names, and the kinds of the fields of a request."""
-    axes = [f'  | "{name}"' + (f" // {what}" if what else "") for name, what in AXES.items()]
-    axes[-1] = axes[-1].replace(" //", "; //", 1) if " //" in axes[-1] else f"{axes[-1]};"
     lines = [
         "/** Made by `make web` from explain/page/typescript.py and the classes it names: change it there. */",
         '/** The stream of tokens an axis runs along. A classifier and a language model have "text" alone. */',
         f"export type StreamName = {_literal(StreamName)};",
-        "",
-        "export type AxisName =",
-        *axes,
+        f"export type AxisName = {' | '.join(map(json.dumps, AXES))};",
         "",
         "/** An expression: a name, a number, or a word with its arguments. */",
         "export type Tree = string | number | [string, ...Tree[]];",
@@ -126,56 +119,47 @@ def _sent_fields(kind: Any) -> Iterator[tuple[str, Any, bool]]:
             yield name, hint, name in defaults or get_origin(hint) is NotRequired
 
 
-def _fields(kind: Any, indent: str = "  ") -> list[str]:
-    """Return the lines of the fields of an interface."""
-    lines, comments = [], {} if kind in QUESTIONS else docstrings(kind)
+def _fields(kind: Any, described: bool = True) -> Iterator[str]:
+    """Yield the fields of an interface, with their comments where they are described."""
+    comments = docstrings(kind) if described and kind not in QUESTIONS else {}
     for name, hint, optional in _sent_fields(kind):
-        lines += [f"{indent}/** {_comment(comments[name])} */"] if name in comments else []
-        lines.append(f"{indent}{name}{'?' * optional}: {type_ts(hint, optional, indent)};")
-    return lines
+        if name in comments:
+            yield f"  /** {_comment(comments[name])} */"
+        yield f"  {name}{'?' * optional}: {type_ts(hint, optional)};"
 
 
-def _object(kind: Any, indent: str) -> str:
-    """Return the type of an object: its name where the page uses that, else its fields, in one line if they fit."""
+def _object(kind: Any) -> str:
+    """Return the type of an object: its name where the page uses that, else its fields."""
     if INTERFACES[kind] in words_of_page():
         return INTERFACES[kind]
     base = next((f"{INTERFACES[base]} & " for base in kind.__bases__ if base in INTERFACES), "")
-    short = "; ".join(
-        f"{name}{'?' * optional}: {type_ts(hint, optional)}" for name, hint, optional in _sent_fields(kind)
-    )
-    if "\n" not in short and len(short) < WIDTH - 30:
-        return f"{base}{{ {short} }}"
-    return "\n".join([f"{base}{{", *_fields(kind, f"{indent}  "), f"{indent}}}"])
+    return f"{base}{{ {' '.join(map(str.strip, _fields(kind, described=False))).removesuffix(';')} }}"
 
 
-def type_ts(hint: Any, optional: bool = False, indent: str = "") -> str:
+def type_ts(hint: Any, optional: bool = False) -> str:
     """Return the TypeScript of a Python type; in an optional field, None means that it is absent."""
-
-    def inner_ts(inner: Any) -> str:
-        return type_ts(inner, indent=indent)
-
     match get_origin(hint), get_args(hint):
         case _ if hint == StreamName:
             return "StreamName"
         case origin, (inner, *_) if origin is NotRequired:
-            return inner_ts(inner)
+            return type_ts(inner)
         case origin, (limited, Meta()) if origin is Annotated:
-            return inner_ts(limited)
+            return type_ts(limited)
         case origin, (_, meant) if origin is Annotated:
-            return meant if isinstance(meant, str) else inner_ts(meant)
+            return meant if isinstance(meant, str) else type_ts(meant)
         case origin, kinds if origin in (Union, UnionType):
             kept = [kind for kind in kinds if not (optional and kind is NoneType)]
-            return " | ".join(dict.fromkeys(map(inner_ts, kept)))
+            return " | ".join(dict.fromkeys(map(type_ts, kept)))
         case origin, _ if origin is Literal:
             return _literal(hint)
         case origin, (inner, *rest) if origin in (list, Sequence) or (origin is tuple and ... in rest):
-            item = inner_ts(inner)
+            item = type_ts(inner)
             return f"({item})[]" if (" | " in item and item[0] != "{") or " & " in item else f"{item}[]"
         case origin, kinds if origin is tuple:
-            return f"[{', '.join(map(inner_ts, kinds))}]"
+            return f"[{', '.join(map(type_ts, kinds))}]"
         case origin, (key, value) if origin in (dict, Mapping):
-            return f"Record<{inner_ts(key)}, {inner_ts(value)}>"
-    return _object(hint, indent) if hint in INTERFACES else _PLAIN[hint]
+            return f"Record<{type_ts(key)}, {type_ts(value)}>"
+    return _object(hint) if hint in INTERFACES else _PLAIN[hint]
 
 
 INTERFACES: dict[type, str] = {}
