@@ -38,8 +38,7 @@ demo: $(VENV)/.installed
 
 # With CI=true a fault that breaks everything ends after 50 failures, not after as many times of waiting.
 test: $(VENV)/.installed-test
-	@echo "About 9 minutes on two cores. Left out: slow tests (make test-all), the book's cells and the built pages"
-	@echo "(make docs-check) and, where no browser is installed, the page (make browser)."
+	@$(BIN)/python -m tests.helpers.announce
 	$(TESTS) -m "not slow" $(if $(CI),--maxfail=50)
 
 # The numeric parts as on a processor without AVX-512.
