@@ -55,8 +55,6 @@ from glassformer.utils.safe_read import from_json
 logger = logging.getLogger(__name__)
 
 OnStep = Callable[[StepMetrics], None]
-TENSORS = "tensors"
-"""In the state of a checkpoint: the names of its tensors, without one of which a run would continue otherwise."""
 PAUSE_SECONDS = 0.05
 """Time between two looks at `control.json` while the training is paused."""
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -208,7 +206,7 @@ def resumed_state(context: RunContext, folder: RunFolder, finish: bool = False) 
     if checkpoint is not None:
         tensors, saved = load_checkpoint(checkpoint)
         folder.check_unchanged(checkpoint / STATE)
-        if lost := {*from_json(list[str], saved.get(TENSORS), checkpoint / STATE)} - tensors.keys():
+        if lost := {*from_json(list[str], saved.get("tensors"), checkpoint / STATE)} - tensors.keys():
             raise CheckpointError(f"{checkpoint} lacks the tensor {min(lost)}", "restore it from a copy")
         try:
             state.load(tensors, from_json(Progress, saved.get("progress"), checkpoint / STATE))
@@ -351,7 +349,7 @@ class Trainer:
         try:
             if self.is_main and checkpoint:
                 tensors = self.state.tensors()
-                facts = {"progress": asdict(progress), BEGUN: self.record, TENSORS: sorted(tensors)}
+                facts = {"progress": asdict(progress), BEGUN: self.record, "tensors": sorted(tensors)}
                 save_checkpoint(self.folder.checkpoints, progress.step, tensors, facts)
             if self.is_main and snapshot:
                 save_snapshot(self.folder.snapshots, progress.step, self.state.weights())

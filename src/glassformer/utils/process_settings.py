@@ -83,38 +83,39 @@ class Settings:
             torch.backends.cuda.enable_cudnn_sdp(self.cudnn_attention)
 
 
+class _Own(threading.local):
+    """What this thread has set; None outside of its turn."""
+
+    settings: Settings | None = None
+
+
 class Turns:
     """Lets one thread at a time compute, under settings of its own; the others wait in line."""
 
     def __init__(self) -> None:
-        self._turn, self._next, self._own = threading.Lock(), threading.Lock(), threading.local()
+        self._turn, self._next, self._own = threading.Lock(), threading.Lock(), _Own()
         self._callers: Settings | None = None
 
     @property
     def current(self) -> Settings:
         """Return the settings of this thread's turn; outside of one the caller's."""
-        return self._set or self._callers or Settings.read()
-
-    @property
-    def _set(self) -> Settings | None:
-        """What this thread has set; None outside of its turn."""
-        return getattr(self._own, "settings", None)
+        return self._own.settings or self._callers or Settings.read()
 
     @contextmanager
     def hold(self, settings: Settings) -> Iterator[None]:
         """Compute with these settings within the block, in this thread."""
-        outer = self._set
+        outer = self._own.settings
         self._begin(settings)
         try:
             yield
         finally:
-            if self._set is not None:  # else it was interrupted in `released`
+            if self._own.settings is not None:  # else it was interrupted in `released`
                 self._begin(outer) if outer else self._end()
 
     @contextmanager
     def released(self) -> Iterator[None]:
         """Leave the turn to others within the block, which may wait for another thread that computes."""
-        settings = self._set
+        settings = self._own.settings
         if settings is None:
             yield
             return
@@ -131,7 +132,7 @@ class Turns:
                 pass
 
     def _begin(self, settings: Settings) -> None:
-        if self._set is None:
+        if self._own.settings is None:
             with self._next:  # who waits holds it, so that a turn given up goes to another thread
                 self._turn.acquire()
             self._callers = Settings.read()
