@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.helpers.small_runs import FLAGS, Killed, write_table
+from tests.helpers.small_runs import Killed
 
 import glassformer
 from glassformer.cli.main import main
@@ -158,9 +158,10 @@ def test_a_seed_that_diverges_does_not_stop_the_others(
 
 def test_the_command_trains_seeds_and_resumes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A budget in minutes is measured once."""
-    out, file = tmp_path / "x", write_table(tmp_path)
+    out, file = tmp_path / "x", write_reviews(tmp_path / "r.csv")
+    small = "--model.n-layers 1 --model.d-model 16 --model.n-heads 2 --minutes 0.003 --device cpu --precision fp32"
     command = ["train", "classify", "--train-file", str(file), "--out", str(out), "--seeds", "2", "--json"]
-    assert main([*command, *FLAGS, "--minutes", "0.003"]) == 0
+    assert main([*command, *small.split()]) == 0
     message = capsys.readouterr()
     report = json.loads(message.out)
     assert report["score"]["n"] == 2 and report["split"] == "valid" and "test" not in {*report, *report["runs"][0]}

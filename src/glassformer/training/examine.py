@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -273,4 +272,4 @@ def examine_model(record: RunRecord, context: RunContext, model: nn.Module) -> C
     activity = activity_of(model, context.task, context.valid)
     made = fresh_loss(record, context), answer_visible(model, context), frozen(record, model)
     made += scores(activity), heads(activity), dead_units(activity)
-    return run_checks({name: partial(iter, found) for name, found in zip(EXAMINED, made, strict=True)})
+    return run_checks({name: found.__iter__ for name, found in zip(EXAMINED, made, strict=True)})
