@@ -43,11 +43,14 @@ def visits(task: str) -> Visits:
 
 EDITED = {"text": TEXTS["translate"], "edits": "encoder.0.self.context[head:1]=0 decoder.1.ff.out=0"}
 EDITS: Visits = [
-    ("flow", EDITED),
+    *[(screen, EDITED) for screen in ("flow", "decode", "compare")],
     ("attention", EDITED | {"show": "difference"}),
     ("step", EDITED | {"node": "encoder.0.self.context", "head": 1}),
 ]
-SWEEPS: Visits = [("why", {"text": TEXTS["translate"], "why": view}) for view in ("parts", "layers", "checkpoints")]
+SWEEPS: Visits = [
+    ("why", {"text": TEXTS["translate"], "why": view})
+    for view in ("parts", "keys", "layers", "contributions", "checkpoints")
+]
 SWEEPS += [("why", {"text": TEXTS["translate"], "why": "states", "o.text": "gfedcba"})]
 
 

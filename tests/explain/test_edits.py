@@ -142,6 +142,11 @@ def test_a_row_whose_keys_are_all_blocked_has_no_weights(task: str, block: str) 
     torch.testing.assert_close(weights[0].sum(dim=-1), torch.ones(weights.shape[1]))
 
 
+def test_no_masked_key_takes_the_place_of_the_only_one() -> None:
+    blocked = explained("lm").what_if("decoder.0.self.scores[key:0]=blocked").trace["decoder.0.self.weights"].value
+    assert not blocked[:, 0].any() and not blocked.triu(diagonal=1).any()
+
+
 def test_several_edits_act_in_the_order_of_computation() -> None:
     e = explained("lm")
     together = e.what_if("decoder.1.self.head0=0", "decoder.0.ff.branch*2", "decoder.1.self.head0=1")

@@ -27,7 +27,7 @@ def model_of(n_classes: int = 3, **changes: object) -> TextClassifier:
 
 
 @pytest.mark.row("2a", "4.4", "4c")
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=40)
 @given(
     lengths=st.lists(st.integers(1, 10), min_size=1, max_size=4),
     extra=st.integers(0, 6),

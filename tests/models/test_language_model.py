@@ -24,7 +24,7 @@ def model_of(**changes: object) -> LanguageModel:
     return model
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=40)
 @given(
     n=st.integers(2, 12),
     at=st.integers(1, 11),
@@ -46,7 +46,7 @@ def test_a_future_token_never_changes_the_past(n, at, positions, pre_norm, max_n
     torch.testing.assert_close(model(ids[:, :at]), before[:, :at], atol=1e-5, rtol=1e-5)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=40)
 @given(
     chunks=st.lists(st.integers(1, 5), min_size=1, max_size=7),
     positions=POSITIONS,

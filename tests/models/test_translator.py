@@ -23,7 +23,7 @@ def model_of(**changes: object) -> Translator:
     return model
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=40)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), min_size=1, max_size=4),
     extra=st.tuples(st.integers(0, 4), st.integers(0, 4)),
@@ -43,7 +43,7 @@ def test_padding_and_the_batch_change_nothing(lengths, extra, positions, pre_nor
         torch.testing.assert_close(together[i : i + 1, :t], alone, atol=1e-5, rtol=1e-5)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=40)
 @given(n=st.integers(2, 10), at=st.integers(1, 9), positions=POSITIONS, seed=st.integers(0, 99))
 def test_a_future_target_token_never_changes_the_past(n, at, positions, seed) -> None:
     at = min(at, n - 1)
@@ -64,7 +64,7 @@ def test_every_source_token_may_change_every_logit() -> None:
 
 
 @pytest.mark.row("5.1")
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=40)
 @given(
     chunks=st.lists(st.integers(1, 4), min_size=1, max_size=6),
     beam=st.integers(1, 3),

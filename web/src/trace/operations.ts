@@ -355,8 +355,8 @@ export async function checkNode(trace: Manifest, node: TraceNode, position: numb
   }
 }
 
-/** What scores of blocked keys are set to: the lowest 32-bit float, halved. */
-const BLOCKED_SCORE = -(2 - 2 ** -23) * 2 ** 126;
+/** What scores of blocked keys are set to: a quarter of the lowest 32-bit float. */
+const BLOCKED_SCORE = -(2 - 2 ** -23) * 2 ** 125;
 
 /** The recomputed values of a step with its edits, as the forward pass used them. */
 async function withEdits({ trace, node, get }: Step, values: Numbers, shown: Numbers): Promise<Numbers> {

@@ -51,7 +51,8 @@ KINDS = {
     "scale": EditKind("*NUMBER", torch.mul),
     "B": EditKind("=B"),
     "mean": EditKind("=mean"),
-    "blocked": EditKind("=blocked", lambda x, _: torch.full_like(x, torch.finfo(x.dtype).min / 2)),
+    # Above the scores of masked keys: a row without another key has its weight here, from where it is taken.
+    "blocked": EditKind("=blocked", lambda x, _: torch.full_like(x, torch.finfo(x.dtype).min / 4)),
     "skip": EditKind("=skip"),
 }
 """What can become of the numbers of a step, by name."""
