@@ -19,7 +19,7 @@ from glassformer.run import Run
 
 CASES = [
     ("classify, one layer", {"answer": ANSWERS["classify"], "learn_steps": 3}),
-    ("translate, one layer", {"beam_size": 3, "pad": 2}),
+    ("translate, one layer", {"beam_size": 3}),
     ("pretrain, post-norm", {"edits": "encoder.0.state=skip encoder.1.self.scores[head:1;key:0]=blocked"}),
     ("lm, pre-norm", {"edits": "decoder.0.state[token:1]=B decoder.1.self.q[head:0]*2", "other_text": "cba d"}),
 ]

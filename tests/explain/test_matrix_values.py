@@ -111,7 +111,7 @@ def test_a_layer_is_skipped_on_top_of_edits_of_what_it_reads(task: str) -> None:
     """The state that a skipped layer passes on has the edits of both."""
     first, second = "encoder.0.state=skip", ("source" if task == "translate" else "embedding") + "[token:0]=0"
     one_by_one, together = explained(task, "plain", first).what_if(second), explained(task, "plain", first, second)
-    assert torch.equal(one_by_one.records["logits"].value, together.records["logits"].value)
+    assert torch.equal(one_by_one.trace["logits"].value, together.records["logits"].value)
 
 
 @pytest.mark.parametrize(("task", "case"), HALF_SLOW)

@@ -33,6 +33,7 @@ BUDGET = {
     "distributed": (152, 1_511),
     "docs and benchmarks": (4_429, 52_243),
     "evaluate": (784, 11_325),
+<<<<<<< HEAD
     "interface": (1_753, 18_174),
     "interop": (3_188, 33_847),
     "nn, models and explain": (6_551, 75_272),
@@ -41,6 +42,16 @@ BUDGET = {
     "runs": (648, 6_475),
     "tasks": (1_480, 18_734),
     "tests": (24_922, 323_686),
+=======
+    "interface": (1_754, 18_184),
+    "interop": (3_188, 33_847),
+    "nn, models and explain": (6_551, 75_272),
+    "package": (21_127, 241_307),
+    "report": (513, 6_105),
+    "runs": (648, 6_475),
+    "tasks": (1_480, 18_734),
+    "tests": (24_929, 323_765),
+>>>>>>> next
     "text": (932, 11_480),
     "training": (1_492, 16_652),
     "utils": (610, 5_503),

@@ -77,7 +77,6 @@ class Explanation(EncodedText):
         temperature: of a classifier the one that was fitted on the validation texts, to the weights that are explained;
             None where none was.
         random_drops: the drops under random rankings of words so far, by what is followed.
-        random_drops: the drops under random rankings of words so far, by what is followed.
         together: the answer of all members of an ensemble together; None for a single model.
         records: every tensor by id, a mapping like a trace.
         checks: comparisons of two computations that must agree.

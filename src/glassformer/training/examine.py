@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from glassformer.data.batches import Batch
 from glassformer.data.corpus import EncodedCorpus
+from glassformer.data.diagnostics import Finding, NotMade
 from glassformer.errors import GlassformerError
 from glassformer.models.ensemble import members_of
 from glassformer.nn.steps import Input, id_of_path, report_to
