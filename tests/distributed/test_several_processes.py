@@ -52,9 +52,9 @@ def start(
 
     `before` may break them.
     """
-    port, n = free_port(), len(list(tmp_path.glob("said-*")))
+    port, n = free_port(), len(list(tmp_path.glob("run-*")))
     words = [others if rank and others else arguments for rank in range(size)]
-    places = [(tmp_path / f"said-{n}-{rank}", environment_of(rank, size, port)) for rank in range(size)]
+    places = [(tmp_path / f"run-{n}-{rank}", environment_of(rank, size, port)) for rank in range(size)]
     return [Command(file, each, place, before) for each, (file, place) in zip(words, places, strict=True)]
 
 

@@ -16,8 +16,7 @@ from typing import Any
 
 import torch
 from tests.helpers.forking import forking
-from tests.helpers.small import config_of, data_of, small_run, steps_of
-from tests.helpers.states import state_sha256
+from tests.helpers.small import config_of, data_of, small_run, state_sha256, steps_of
 
 from glassformer import distributed
 from glassformer.distributed import ProcessGroup, init_distributed

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, TrainConfig
 from glassformer.data.batches import Batch
 from glassformer.data.splits import Split, TextData
 from glassformer.nn.dropout import Dropout
+from glassformer.runs.model_folder import tensor_chunks
 from glassformer.runs.records import StepMetrics
 from glassformer.tasks import TASKS, Task
 from glassformer.training.loop import Callback, RunContext, TrainState, Validation, optimizer_step, train_steps
@@ -137,3 +142,11 @@ def small_run(config: Config, data: TextData) -> Small:
     corpus, valid = task.encode(data.train, training=True), task.encode(data.valid, training=False)
     context = RunContext(data, task, corpus, valid, CPU)
     return Small(context)
+
+
+def state_sha256(tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:
+    """One SHA-256 of a whole state: equal exactly when every bit of it is."""
+    digest = hashlib.sha256(json.dumps(state, sort_keys=True, indent=1).encode("utf-8"))
+    for chunk in tensor_chunks(tensors):
+        digest.update(chunk)
+    return digest.hexdigest()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.helpers.crashing import FullDisk, every_crash
-from tests.helpers.states import state_sha256
+from tests.helpers.small import state_sha256
 from torch import Tensor
 
 from glassformer.errors import CheckpointError, ResourceError

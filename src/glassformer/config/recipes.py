@@ -1,9 +1,8 @@
 """Recipes: a whole run's configuration as a TOML file, shipped here or passed by path, and settings laid over it.
 
 A recipe, flags and settings in Python are one dictionary of plain values by section; it becomes a `Config` and is
-checked once. A setting may be named
-alone: its section is found. A request is checked alike: a flat frozen dataclass, by a page, a command, a file or in
-Python.
+checked once. A setting may be named alone: its section is found. A request is checked alike: a flat frozen dataclass,
+by a page, a command, a file or in Python.
 
 A complaint names the key the way a recipe spells it (`train.lr`) and, where one is near, the word that was probably
 meant. What needs the data or the machine is checked where those are. No torch is imported here.

@@ -89,7 +89,7 @@ def active_rows(done: Bool[Tensor, " R"]) -> Int[Tensor, " R2"] | None:
 
 def refuse_nan(log_probs: Tensor) -> None:
     """Raise a DivergedError if a log-probability is NaN."""
-    if bool(log_probs.isnan().any()):
+    if log_probs.isnan().any():
         hint = "the model diverged in training: train again with a lower --lr"
         raise DivergedError("the model's logits are NaN, so it cannot generate", hint)
 
@@ -173,12 +173,12 @@ def beam_search(
         # A hypothesis is finished only where its end is among the best `beam`, as if it still competed with the others.
         ends, rank = token == eos, torch.arange(k, device=device)
         is_end = ends & (rank < width) & (total > NEG_INF)
-        if log is not None:
+        if log:
             live_rank = (~ends).cumsum(dim=1) - 1
             row = live_rank.masked_fill(ends | (live_rank >= width) | (total == NEG_INF), -1)
             found = (parent, token, total - totals.gather(1, parent), total, score, row, is_end)
             log(SearchStep(sentence[~done], *(x[~done] for x in found)))
-        if bool(is_end.any()):
+        if is_end.any():
             n_finished += is_end.sum(dim=1)
             each = torch.cat([_of_parents(token_log_probs, parent), own], dim=2)
             found = (x[is_end].tolist() for x in (_of_parents(tokens, parent), score, total, each))
@@ -210,21 +210,9 @@ def beam_search(
         if (active := active_rows(done)) is not None:
             if not len(active):
                 return results
-            of_sentences = (
-                rows,
-                sentence,
-                limit,
-                forced,
-                totals,
-                tokens,
-                token_log_probs,
-                n_finished,
-                worst_kept,
-                done,
-            )
-            rows, sentence, limit, forced, totals, tokens, token_log_probs, n_finished, worst_kept, done = (
-                x[active] for x in of_sentences
-            )
+            unfinished = (x[active] for x in (rows, sentence, limit, forced, totals, tokens, token_log_probs))
+            rows, sentence, limit, forced, totals, tokens, token_log_probs = unfinished
+            n_finished, worst_kept, done = (x[active] for x in (n_finished, worst_kept, done))
         rows = rows.flatten()
         if active is not None or not torch.equal(rows, torch.arange(len(newest), device=device)):
             decoder.reorder(rows, active)  # otherwise every row extends itself, and nothing has to be copied

@@ -181,7 +181,7 @@ class ProcessGroup:
             if hasattr(signal, "pthread_sigmask"):
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             console.ignore_rank()
-            waited = f"kept the others waiting for {TIMEOUT.seconds // 60} minutes"
+            waited = f"kept the others waiting for {TIMEOUT.total_seconds() / 60:g} minutes"
             raise ResourceError(f"another process of this run was lost, or {waited}, {where()}", hint) from error
 
 

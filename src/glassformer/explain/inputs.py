@@ -1,4 +1,4 @@
-"""Do for one text what `predict` does, and keep the way: its tokens, the search, the candidates, the answer.
+"""Do for one text what `predict` does, and record how: its tokens, the search, the candidates, the answer.
 
 The text becomes tokens as its task reads it, cut to what the model and an explanation hold (`FAMILIES`; a new family is
 an entry there). A text to generate is found with the functions of `decode/`, and the search is logged. From logits come

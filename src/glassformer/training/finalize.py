@@ -44,13 +44,11 @@ def overfit_batch(context: RunContext, on_step: Callable[[StepMetrics], None] | 
         The last loss in nats per label; what it means is logged.
     """
     config = context.config.train
-    off = ("label_smoothing", "word_mask_prob", "word_unknown_prob", "ema_decay", "adversarial")
+    off = ("label_smoothing", "word_mask_prob", "word_unknown_prob", "ema_decay", "adversarial", "weight_decay")
     config = replace(config, **dict.fromkeys(off, 0.0))
     context = context.with_config(replace(context.config, train=config))
     torch.manual_seed(config.seed)
     state = TrainState(context.task.build_model().to(context.device), context.task)
-    for group in state.optimizer.param_groups:
-        group["weight_decay"] = 0.0
     for module in state.model.modules():
         if isinstance(module, Dropout):
             module.p = 0.0

@@ -229,9 +229,8 @@ def copy_weights(weights: Weights) -> Weights:
 
 def _generators() -> dict[str, Any]:
     """Return the modules with a random number generator, by device."""
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    modules = {"cpu": torch, "cuda": torch.cuda, "mps": torch.mps}
-    return {name: modules[name] for name, is_available in available.items() if is_available}
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    return {"cpu": torch} | ({"cuda": torch.cuda} if cuda else {}) | ({"mps": torch.mps} if mps else {})
 
 
 Callback = Callable[[StepMetrics], None]
@@ -300,11 +299,9 @@ def train_step(state: TrainState, context: RunContext, plan: Sequence[np.ndarray
 
 def local_batches(context: RunContext, plan: Sequence[np.ndarray]) -> list[Batch]:
     """Return this process's share of the batches of a step, on its device."""
-    batches = list[Batch]()
-    for rows, counts in context.group.split_batches(plan):
-        batch = context.task.make_batch(context.train, rows).to(context.device)
-        batches.append(batch if counts else replace(batch, n_tokens=0, n_labels=0))
-    return batches
+    shares = context.group.split_batches(plan)
+    made = ((context.task.make_batch(context.train, rows).to(context.device), counts) for rows, counts in shares)
+    return [batch if counts else replace(batch, n_tokens=0, n_labels=0) for batch, counts in made]
 
 
 class Taken(NamedTuple):
@@ -357,7 +354,7 @@ def optimizer_step(
     if with_ratios:  # copied after the backward pass, when the activations, which need more memory, are gone
         before = copy_weights({n: p for n, p in state.model.named_parameters() if p.requires_grad and p.dim() > 1})
     state.optimizer.step()
-    state.optimizer.zero_grad(set_to_none=True)
+    state.optimizer.zero_grad()
     ratios = update_ratios(state.model, before) if with_ratios else None
     if state.ema is not None:
         # As in TensorFlow: a smaller decay at first, so that the random start does not dominate a short run.

@@ -10,6 +10,7 @@ which is many times slower on a CPU without it; here products have the run's pre
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any, Literal
 
@@ -83,7 +84,19 @@ def orthogonalise(matrices: Float[Tensor, "B M N"], dtype: torch.dtype) -> Float
     return x.mT if tall else x
 
 
-class Muon(torch.optim.Optimizer):
+def eager(kind: type[torch.optim.Optimizer]) -> Any:
+    """Return an optimizer of torch without its guards against `torch.compile`: they import the compiler, for seconds.
+
+    The model may be compiled; no step is.
+    """
+    bare = {name: inspect.unwrap(getattr(kind, name)) for name in ("add_param_group", "zero_grad", "step")}
+    return type("Eager", (kind,), bare | {"step": torch.no_grad()(bare["step"])})
+
+
+Optimizer = eager(torch.optim.Optimizer)
+
+
+class Muon(Optimizer):
     """m ← μ m + (1 - μ) g, then W ← (1 - lr λ) W - lr √max(1, M/N) orthogonalise(μ m + (1 - μ) g).
 
     The average that is orthogonalised is Nesterov's, one gradient ahead. √max(1, M/N) keeps the outputs of a layer that
@@ -95,7 +108,7 @@ class Muon(torch.optim.Optimizer):
         self.dtype = dtype
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
+    def step(self) -> None:
         """Update every matrix (M, N) that has a gradient.
 
         Matrices of one shape are orthogonalised in one batch: a few batched products cost less than many small ones.
@@ -123,7 +136,7 @@ class Muon(torch.optim.Optimizer):
         return gradient.lerp(average, momentum)
 
 
-class CombinedOptimizer(torch.optim.Optimizer):
+class CombinedOptimizer(Optimizer):
     """Several optimizers of disjoint parameters as one, with their groups concatenated and their state shared."""
 
     def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
@@ -132,44 +145,38 @@ class CombinedOptimizer(torch.optim.Optimizer):
         for optimizer in optimizers:
             optimizer.state = self.state
 
-    def step(self, closure: Any = None) -> Any:
+    def step(self) -> None:
         for optimizer in self.optimizers:
             optimizer.step()
-
-
-def muon_with_adamw(model: nn.Module, config: TrainConfig, momentum: float, decay: float) -> CombinedOptimizer:
-    """Return Muon for the matrices of linear layers in encoder and decoder, AdamW without decay for all the rest.
-
-    The schedule sets AdamW's learning rate, `config.lr`; Muon's group holds its ratio to it as "lr_factor".
-    """
-    c, stacks = config, [m for m in model.modules() if isinstance(m, Stack)]
-    linear = [m for stack in stacks for m in stack.modules() if isinstance(m, nn.Linear)]
-    matrices = [m.weight for m in linear if m.weight.requires_grad]
-    matrix_ids = {id(matrix) for matrix in matrices}
-    others = [p for p in model.parameters() if p.requires_grad and id(p) not in matrix_ids]
-    dtype = torch.bfloat16 if config.precision == "bf16" else torch.float32
-    group = {"params": matrices, "lr": c.matrix_lr, "lr_factor": c.matrix_lr / c.lr}
-    group |= {"momentum": momentum, "weight_decay": decay}
-    adamw = torch.optim.AdamW(others, c.lr, (c.beta1, c.beta2), c.eps, weight_decay=0.0, fused=True)
-    return CombinedOptimizer(Muon([group], dtype), adamw)
 
 
 def make_optimizer(model: nn.Module, c: TrainConfig) -> torch.optim.Optimizer:
     """Return AdamW (Loshchilov and Hutter 2019), Adam (Vaswani et al. 2017, section 5.3), SGD, or Muon with AdamW.
 
-    Weight decay applies to the matrices of linear layers only, not to embeddings, norms and biases.
+    Weight decay applies to the matrices of linear layers only, not to embeddings, norms and biases. Muon has those of
+    encoder and decoder, and AdamW without decay all the rest. The schedule sets AdamW's learning rate, `lr`; Muon's
+    group holds its ratio to it as "lr_factor".
     """
     decay = c.weight_decay if c.weight_decay is not None else 0.01 if c.optimizer == "adamw" else 0.0
     momentum = c.momentum if c.momentum is not None else 0.95 if c.optimizer == "muon" else 0.0
+    adam: dict[str, Any] = {"lr": c.lr, "betas": (c.beta1, c.beta2), "eps": c.eps, "fused": True}
     match c.optimizer:
         case "adamw":
-            return torch.optim.AdamW(decay_groups(model, decay), c.lr, (c.beta1, c.beta2), c.eps, fused=True)
+            return eager(torch.optim.AdamW)(decay_groups(model, decay), **adam)
         case "adam":
-            return torch.optim.Adam(decay_groups(model, 0.0), c.lr, (c.beta1, c.beta2), c.eps, fused=True)
+            return eager(torch.optim.Adam)(decay_groups(model, 0.0), **adam)
         case "sgd":
-            return torch.optim.SGD(decay_groups(model, decay), c.lr, momentum)
+            return eager(torch.optim.SGD)(decay_groups(model, decay), c.lr, momentum)
         case "muon":
-            return muon_with_adamw(model, c, momentum, decay)
+            linear = [m for stack in model.modules() if isinstance(stack, Stack) for m in stack.modules()]
+            names = {id(m.weight) for m in linear if isinstance(m, nn.Linear)}
+            trained = [p for p in model.parameters() if p.requires_grad]
+            matrices = [p for p in trained if id(p) in names]
+            group = {"params": matrices, "lr": c.matrix_lr, "lr_factor": c.matrix_lr / c.lr}
+            group |= {"momentum": momentum, "weight_decay": decay}
+            dtype = torch.bfloat16 if c.precision == "bf16" else torch.float32
+            others = [p for p in trained if id(p) not in names]
+            return CombinedOptimizer(Muon([group], dtype), eager(torch.optim.AdamW)(others, **adam, weight_decay=0.0))
 
 
 def decay_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -253,9 +253,8 @@ def in_updates(config: Config, pace: Pace, updates_per_epoch: float) -> Config:
     c = config.train
     if c.minutes is None:
         return config
-    budget, most = 60 * c.minutes, math.inf
-    if pace.validation:
-        most = max(1, int(VALIDATING * budget / pace.validation))
+    budget = 60 * c.minutes
+    most = max(1, int(VALIDATING * budget / pace.validation)) if pace.validation else math.inf
     n_validations = min(most, math.ceil(budget / (c.validate_every * updates_per_epoch * pace.step + pace.validation)))
     steps = max(1, int((budget - n_validations * pace.validation) / pace.step))
     every, steps = max(c.validate_every, steps / updates_per_epoch / n_validations), min(steps, c.steps or steps)
@@ -283,10 +282,9 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 def describe_environment(context: RunContext) -> dict[str, Any]:
     """Return the machine, the precision and what it was chosen by, the time (UTC) and the command."""
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    chosen = {"computing": context.choice} if context.choice else {}
-    of_run = {"precision": context.precision, "started": started, "command": glassformer_command(*sys.argv[1:])}
-    return describe_machine(context.device) | of_run | chosen
+    started, command = datetime.now(UTC).isoformat(timespec="seconds"), glassformer_command(*sys.argv[1:])
+    of_run = {"precision": context.precision, "started": started, "command": command}
+    return describe_machine(context.device) | of_run | ({"computing": context.choice} if context.choice else {})
 
 
 def preflight(

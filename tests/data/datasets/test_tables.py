@@ -143,7 +143,7 @@ def test_rows_of_delimiters_alone_are_left_out_at_the_end(tmp_path: Path, name: 
             {"task": "multilabel"},
         ),
         ("if line 1 is a title or a comment, take it out", f"My export\n{table(ROWS, HEADER)}", {}),
-        ("say what parts them: --delimiter", table(ROWS, HEADER), {"name": "a.tsv"}),
+        ("name the delimiter: --delimiter", table(ROWS, HEADER), {"name": "a.tsv"}),
         ("a.csv:14: a second header has the colu", table(ROWS[:12], HEADER) + table(TURNED, HEADER[::-1]), {}),
         ("a.csv:2: the label is empty", f"text,label\n,\n{table(ROWS)}", {"header": "yes"}),
         ("a.csv:11: the label is empty", "".join("sep=;\n" + table(ROWS[i::3], HEADER, ";") for i in range(3)), {}),

@@ -261,7 +261,7 @@ def choose_columns(path: Path, sample: Sequence[Row], specs: ColumnSpecs, diagno
     if len(names) < len(specs):
         needed = f"{counted(len(specs), 'columns')} are needed ({' and '.join(spec.name for spec in specs)})"
         title = f"if line {sample[0].line:,} is a title or a comment, take it out"
-        hint = f"write a field for each, or say what parts them: --delimiter; {title}"
+        hint = f"write a field for each, or name the delimiter: --delimiter; {title}"
         raise DataError(f"{path}: {needed}, but the first row has {len(names)}", hint)
     if of_json:
         values = ([row.fields.get(name) for name in names] for row in sample if isinstance(row.fields, dict))

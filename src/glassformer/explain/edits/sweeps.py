@@ -15,8 +15,8 @@ states: where the difference of two texts is. The residual stream of one is put 
 state.
 
 Both directions are measured (Heimersheim and Nanda 2024, "How to use and interpret activation patching"): noising puts
-the second text's state into the first, and its row says how much of the first answer is lost; denoising puts the first
-text's state into the second, and `back` of the row says how much of the first answer comes back. A state can be needed
+the second text's state into the first, and its row gives how much of the first answer is lost; denoising puts the first
+text's state into the second, and `back` of the row gives how much of the first answer comes back. A state can be needed
 and not suffice, or suffice and not be needed.
 
 contributions: the parts whose sum is a logit difference: embedding, heads, feed-forward blocks, biases.
