@@ -8,7 +8,7 @@ import { noServer } from "./sources/source";
 import { useKeys } from "./state/keys";
 import { busy, framed, manifest, problems, reportError, route, runFacts, type Screen, SCREENS, start } from "./state/page";
 import { guide, offered, openTour, theme, toggleTheme } from "./state/settings";
-import { effect, signal, useValue } from "./state/signals";
+import { effect, signal, useValue, work } from "./state/signals";
 import { capital } from "./tensors/format";
 import type { Manifest } from "./types";
 import { EditBar } from "./views/EditBar";
@@ -35,7 +35,7 @@ function App() {
   useEffect(() => {
     if (!SAVED) setTimeout(loadAll, 2000);
   }, []);
-  if (useValue(framed)) return <><Problems /><Main /></>;
+  if (useValue(framed)) return <><Problems /><Main /><Work /></>;
   return (
     <>
       <a class="skip" href="#main" onClick={skip}>Skip to the content</a>
@@ -44,6 +44,7 @@ function App() {
       <TextForm />
       <Problems />
       <Main />
+      <Work />
       <Guide />
     </>
   );
@@ -98,6 +99,17 @@ function Content({ screen }: { screen: Screen }) {
   const answered = !useValue(framed);
   if (screen === "training") return Component ? <Component trace={trace!} /> : null;
   return trace && <>{answered && <Answer trace={trace} />}{answered && <EditBar />}{Component && <Component trace={trace} />}</>;
+}
+
+/** How long work goes, and what ends it. */
+function Work() {
+  const now = useValue(work);
+  return now && (
+    <p class="work" role="status">
+      <progress value={now.share} aria-label="Share of the work that is done" /> about {Math.max(1, Math.round(now.seconds))} s left
+      <button type="button" data-role="stop" onClick={now.stop}>Stop</button>
+    </p>
+  );
 }
 
 function Problems() {

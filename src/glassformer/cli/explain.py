@@ -150,21 +150,31 @@ class Explain(Served, Look):
     compare: str | None = None
     """A second text, to look at side by side."""
     out: str | None = None
-    """File to write the page to instead of serving it, .html (also -o)."""
-    parameters: bool = False
-    """With --out, store all weights, up to 20 MB; otherwise those that fit in 1.5 MB with the rest."""
+    """File to write the page with the model to instead of serving it, .html (also -o)."""
+    exact: bool = False
+    """With --out, weights of 32 bits; otherwise of 16 bits where they take more than 1 MB."""
+    model: bool = True
+    """With --out, the model; --no-model stores the numbers of the text alone."""
 
     def run(self) -> Iterator[Result]:
         check_suffix(self.out, PAGES)
         text = next(iter(self.words[1:]), None)
-        if text is None and (names := [name for name in self.given if name not in ("device", "port", "browser")]):
+        general = ("device", "port", "browser", *(("out", "exact", "checkpoint", "member") if self.model else ()))
+        if text is None and (names := [name for name in self.given if name not in general]):
             raise UsageError(f"--{names[0]} goes with a text", f"as in: glassformer {self.example}")
         run = loaded(self)
         explained = self.explained(run, [text, self.compare], target=self.target)
         if self.json:
             yield facts(explained), ()
-        if self.out is not None:
-            save_page(self.out, *explained, parameters=self.parameters)
+        if self.out is not None and self.model:
+            from glassformer.explain.page.model_page import model_page
+            from glassformer.interop.check import n_alike
+
+            warnings = [warning for one in explained for warning in one.warnings]
+            page, said = model_page(run, [one.request for one in explained], n_alike, self.exact)
+            write_page(self.out, page, [*warnings, *said])
+        elif self.out is not None:
+            save_page(self.out, *explained)
         elif not self.json:
             self.serve(run, explained)
 

@@ -151,15 +151,10 @@ def _compared(
     others = answers if by_token else theirs.answers(texts, 0, decode)
     are_equal, worst = list[bool](), 0.0
     for a, b in zip(answers, others, strict=True):
-        numbers, their_numbers = [*_numbers(a)], [*_numbers(b)]
-        if kind in ANSWERS:
-            are_equal.append(a[ANSWERS[kind]] == b[ANSWERS[kind]])
-        else:
-            pairs = zip(numbers, their_numbers, strict=True)
-            are_equal.append(all(math.isclose(x, y, rel_tol=TOLERANCE, abs_tol=TOLERANCE * scale) for x, y in pairs))
+        are_equal.append(same_answer(task, a, b))
         # Another translation has another score, and other tags have the probabilities of other spans.
         if (are_equal[-1] or kind not in ("translator", "tagger")) and "unfinished" not in a:
-            worst = max([worst, *(abs(x - y) / scale for x, y in zip(numbers, their_numbers, strict=True))])
+            worst = max([worst, *(abs(x - y) / scale for x, y in zip(_numbers(a), _numbers(b), strict=True))])
     for i, (text, answer) in enumerate(zip(texts, answers, strict=True)):
         if kind in WRITERS and (by_token or i < N_SCORED):
             ours, log_probs = _log_probs(task, model, theirs.engine, text, answer[ANSWERS[kind]])
@@ -167,6 +162,25 @@ def _compared(
             are_equal[i] &= not by_token or bool((ours.argmax(axis=-1) == log_probs.argmax(axis=-1)).all())
     shares = sum(are_equal) / len(texts)
     return CheckResult(library, "sample" if is_sample else "validation", len(texts), shares, worst)
+
+
+def same_answer(task: Task, a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Return whether two answers are equal, or their numbers but for rounding."""
+    if key := ANSWERS.get(str(task.explain_as)):
+        return a[key] == b[key]
+    near = {"rel_tol": TOLERANCE, "abs_tol": TOLERANCE * task.decision.scale[1]}
+    return all(math.isclose(x, y, **near) for x, y in zip(_numbers(a), _numbers(b), strict=True))
+
+
+def n_alike(run: Any, model: nn.Module, other: nn.Module) -> tuple[int, int]:
+    """Return how many texts get the same answer from two models of a run's task, and of how many."""
+    task = run.task
+    try:
+        texts = texts_to_compare(task, run.path, allow_changed=True)[0][:N_TEXTS]
+    except (DataError, UsageError):
+        texts = sample_texts(task.tokenizer, N_TEXTS)
+    answers = (task.predict(one, texts, replace(task.config.decode, n_best=1)) for one in (model, other))
+    return sum(same_answer(task, *pair) for pair in zip(*answers, strict=True)), len(texts)
 
 
 def _numbers(value: Any) -> Iterator[float]:

@@ -4,7 +4,7 @@
  */
 import { FAST, type Values } from "../tensors/walk";
 import type { LearningFacts, Manifest, ParameterGroup, RunInfo, TraceRequest } from "../types";
-import { outputOf } from "./effects";
+import { outputOf, type Progress } from "./effects";
 import { type Explained, explainEncoded, looked, numberText } from "./explain";
 import { execute, type Feed, type Steps } from "./program";
 import { encode, type Encoded, MAX_EDITED, type Model, Refused } from "./texts";
@@ -131,7 +131,7 @@ function lossOf(model: Model, lesson: Lesson, isSmoothed = true): { loss: number
 }
 
 /** A text with the loss of the answer that it should have, its gradients, and what steps of the optimizer change. */
-export function learn(model: Model, run: RunInfo, data: LearnData, request: TraceRequest, id: string, params: Manifest["params"]): Explained {
+export async function learn(model: Model, run: RunInfo, data: LearnData, request: TraceRequest, id: string, params: Manifest["params"], progress: Progress): Promise<Explained> {
   if (request.edits?.length) throw new Refused("a model learns without edits only", "remove the edits, or the answer to learn");
   const { answer, learn_steps: nSteps = 0, lr, optimizer, ...plain } = request, view = looked(model, request);
   const lesson = lessonOf(view.model, view.look?.names ?? model.task.labels, plain, answer!.replace(view.look && !view.look.names.includes(answer!) ? NOT : "", ""));
@@ -144,6 +144,7 @@ export function learn(model: Model, run: RunInfo, data: LearnData, request: Trac
   let learned = view.model;
   const wanted = model.program.nodes.map((node) => node.id), gradients = [...groupOf.keys()].filter((name) => wanted.includes(`${name}.grad`));
   for (let step = 1; step <= nSteps; step++) {
+    await progress(step - 1, nSteps);
     const { loss, right, steps } = lossOf(learned, lesson), found = execute(learned.program, feedOf(lesson), { wanted: gradients.map((name) => `${name}.grad`), known: steps });
     const size = Math.sqrt(gradients.reduce((sum, name) => sum + norm(floats(found.get(`${name}.grad`)!)) ** 2, 0)), most = data.max_grad_norm > 0 ? data.max_grad_norm : Infinity;
     const clipped = Math.min(1, most / (size + 1e-6)), next = { ...learned.program.params };

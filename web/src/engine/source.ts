@@ -2,7 +2,9 @@
  * A page that holds a model: every text is computed here, by the program of the run. Long work is done in parts, between which the
  * page lives.
  */
-import { Problem, Source } from "../sources/source";
+import { type Answered, type Asked, Problem, type Routes, Source } from "../sources/source";
+import { work } from "../state/signals";
+import { capital } from "../tensors/format";
 import { sliceTensor, type TensorValue } from "../tensors/tensor";
 import type { Values } from "../tensors/walk";
 import { table } from "../trace/steps";
@@ -13,7 +15,7 @@ import { explain, type Explained, textAnswer } from "./explain";
 import { learn, type LearnData } from "./learn";
 import { encode, makeVocabulary, MAX_EDITED, type Model, Refused, type TaskData } from "./texts";
 
-/** The data of a page with a model (`page/model_file.py`). */
+/** The data of a page with a model (`page/model_page.py`). */
 export interface ModelData {
   run: RunInfo;
   task: TaskData;
@@ -27,12 +29,13 @@ export interface ModelData {
   start: TraceRequest[];
 }
 
-const PIECE = 1 << 16;
-const halves = new Float32Array(PIECE);
-for (let half = 0; half < PIECE; half++) {
+export type ModelFile = [said: string[], facts: string, weights: string];
+
+/** The number of every 16-bit float; weights are finite. */
+const halfFloats = () => Float32Array.from({ length: 1 << 16 }, (_, half) => {
   const [sign, exponent, fraction] = [half & 0x8000 ? -1 : 1, (half >> 10) & 31, half & 1023];
-  halves[half] = sign * (exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24);
-}
+  return sign * (exponent ? (1 + fraction / 1024) * 2 ** (exponent - 15) : fraction * 2 ** -24);
+});
 
 /** The bytes of a text in base64, decompressed. */
 async function inflated(text: string): Promise<ArrayBuffer> {
@@ -40,14 +43,20 @@ async function inflated(text: string): Promise<ArrayBuffer> {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
 }
 
-/** Answers in turn: at most so many milliseconds at a time. */
-const TURN = 30;
+/** Milliseconds of work between which the page lives, and after which it is shown. */
+const TURN = 30, SHOWN = 1000;
+let stops = 0;
+/** Returns what long work calls between its parts: it shows how much is done and how long the rest takes, and ends the work where that is asked. */
 function makeProgress(): Progress {
-  let began = performance.now();
-  return async () => {
-    if (performance.now() - began < TURN) return;
+  const began = performance.now(), before = stops;
+  let last = began;
+  return async (done, of) => {
+    const now = performance.now();
+    if (now - last < TURN) return;
+    if (now - began > SHOWN) work.value = { share: done / of, seconds: ((now - began) / 1000) * (of / Math.max(done, 1) - 1), stop: () => stops++ };
     await new Promise((resolve) => setTimeout(resolve));
-    began = performance.now();
+    if (stops > before) throw new Refused("this was stopped", "choose it again, and it begins anew");
+    last = performance.now();
   };
 }
 
@@ -61,16 +70,16 @@ export class ModelSource extends Source {
   private known: { key: string; explained: Explained }[] = [];
   private count = 0;
 
-  /** `parts` are the data and the weights, compressed, in base64. */
-  constructor(parts: readonly [string, string]) {
-    super();
-    this.ready = this.open(parts);
+  /** What is to be said of the model, and, compressed, in base64, the data and the weights. */
+  constructor([said, facts, weights]: ModelFile) {
+    super([], said);
+    this.ready = this.open(facts, weights);
   }
 
-  private async open([facts, weights]: readonly [string, string]) {
+  private async open(facts: string, weights: string) {
     const [text, bytes] = await Promise.all([inflated(facts), inflated(weights)]);
     this.data = JSON.parse(new TextDecoder().decode(text)) as ModelData;
-    const { run, task, nodes, tokenizers } = this.data;
+    const { run, task, nodes, tokenizers } = this.data, halves = halfFloats();
     const params = Object.fromEntries(Object.entries(this.data.weights).map(([name, { dtype, shape, start }]): [string, Values] => {
       const n = shape.reduce((a, b) => a * b, 1);
       if (dtype === "f32") return [name, { shape, data: new Float32Array(bytes, start, n) }];
@@ -83,24 +92,36 @@ export class ModelSource extends Source {
     this.model = { program: { nodes, params }, task, source: source!, target: target ?? source! };
   }
 
-  async ask(what: any, request?: any): Promise<any> {
+  /** Does long work; its refusals are problems that the page shows. */
+  private async working<T>(how: (progress: Progress) => T | Promise<T>): Promise<T> {
     await this.ready;
-    const progress = makeProgress(), of = () => this.explained(request.trace);
+    await new Promise((resolve) => setTimeout(resolve)); // so that the page shows that it computes
     try {
-      switch (what) {
-        case "run": return { ...this.data.run, start: this.data.start };
-        case "attribute": return await attribute(of(), request, progress);
-        case "erase": return erase(of(), request);
-        case "sweep": return await sweep(of(), request.kind, request.other ? this.explained(request.other) : null, request.prediction, progress);
-        case "decode": {
-          const { decode, text, streams } = encode(this.model, request);
-          return decode.hypotheses.length ? { decode, streams, answer: textAnswer(text, decode) } : { decode, streams, answer: (await this.trace(request)).answer };
-        }
-      }
+      return await how(makeProgress());
     } catch (error) {
-      throw problemOf(error);
+      throw error instanceof Refused ? new Problem(capital(error.message), error.hint, 400) : error;
+    } finally {
+      work.value = null;
     }
-    throw new Problem("This page holds a model, and nothing of its training", "open the run with `glassformer explain` to see it");
+  }
+
+  ask<K extends keyof Routes>(what: K, ...[request]: Asked<K>): Answered<K> {
+    return this.working<any>((progress) => {
+      const of = () => this.explained((request as any).trace);
+      const answers: { [K in keyof Routes]?: (request: any) => unknown } = {
+        run: () => ({ ...this.data.run, start: this.data.start }),
+        attribute: (request) => attribute(of(), request, progress),
+        erase: (request) => erase(of(), request),
+        sweep: ({ kind, other, prediction }) => sweep(of(), kind, other ? this.explained(other) : null, prediction, progress),
+        decode: async (request) => {
+          const { decode, text, streams } = encode(this.model, request);
+          return { decode, streams, answer: decode.hypotheses.length ? textAnswer(text, decode) : (await this.find(request, progress)).manifest.answer };
+        },
+      };
+      const answer = answers[what];
+      if (!answer) throw new Problem("This page holds a model, and nothing of its training", "open the run with `glassformer explain` to see it");
+      return answer(request);
+    });
   }
 
   private explained(id: string): Explained {
@@ -109,30 +130,24 @@ export class ModelSource extends Source {
     return found.explained;
   }
 
-  async trace(request: TraceRequest): Promise<Manifest> {
-    await this.ready;
-    await new Promise((resolve) => setTimeout(resolve)); // so that the page shows that it computes
-    try {
-      return this.find(request).manifest;
-    } catch (error) {
-      throw problemOf(error);
-    }
+  trace(request: TraceRequest): Promise<Manifest> {
+    return this.working(async (progress) => (await this.find(request, progress)).manifest);
   }
 
-  private find(request: TraceRequest): Explained {
-    const key = JSON.stringify(request), known = this.known.find((one) => one.key === key);
-    this.known = [...(known ? [known] : [{ key, explained: this.compute(request) }]), ...this.known.filter((one) => one !== known)].slice(0, KEPT);
-    return this.known[0]!.explained;
+  private async find(request: TraceRequest, progress: Progress): Promise<Explained> {
+    const key = JSON.stringify(request), known = this.known.find((one) => one.key === key) ?? { key, explained: await this.compute(request, progress) };
+    this.known = [known, ...this.known.filter((one) => one.key !== key)].slice(0, KEPT);
+    return known.explained;
   }
 
-  private compute(request: TraceRequest): Explained {
+  private async compute(request: TraceRequest, progress: Progress): Promise<Explained> {
     const id = `t${++this.count}`, { edits, other_text: otherText, ...plain } = request, { run, params } = this.data, began = performance.now();
-    if (request.checkpoint && request.checkpoint !== "model") throw new Refused("this page holds the finished model alone");
+    if (request.checkpoint && request.checkpoint !== run.model.checkpoint) throw new Refused(`this page holds the weights of ${run.model.checkpoint} alone`);
     let found: Explained;
     if (edits?.length) {
-      const base = this.find(plain), { labels } = base.manifest, label = labels ? { label: labels.each[labels.shown]!.name } : {};
-      found = withEdits(base, edits, otherText === undefined ? null : this.find({ text: otherText, ...label }), id, request);
-    } else found = request.answer === undefined ? explain(this.model, run, request, id, params) : learn(this.model, run, this.data.learn, request, id, params);
+      const base = await this.find(plain, progress), { labels } = base.manifest, label = labels ? { label: labels.each[labels.shown]!.name } : {};
+      found = withEdits(base, edits, otherText === undefined ? null : await this.find({ text: otherText, ...label }, progress), id, request);
+    } else found = request.answer === undefined ? explain(this.model, run, request, id, params) : await learn(this.model, run, this.data.learn, request, id, params, progress);
     const count = Math.max(...found.encoded.streams.map(({ ids }) => ids.length)), tooLong = (what: string) => (count > MAX_EDITED ? `${what} at most ${MAX_EDITED} tokens, and this one has ${count}` : undefined);
     const noEdits = request.answer === undefined ? tooLong("edits need a text of") : "a model learns without edits only";
     const refused = { edits: noEdits, contributions: noEdits ?? whyNoSum(found.manifest.nodes), learn: found.model.task.kind === "text_embedder" ? "a bare encoder has no answer to learn" : tooLong("learning takes a text of") };
@@ -160,5 +175,3 @@ function tensorOf({ shape, data }: Values, node: TraceNode | undefined): TensorV
   const dtype = node?.value ?? "f32", Numbers = { f32: Float32Array, i32: Int32Array, u8: Uint8Array }[dtype];
   return { shape: [...shape], dtype, data: data instanceof Numbers ? data : Numbers.from(data) };
 }
-
-const problemOf = (error: unknown) => (error instanceof Refused ? new Problem(`${error.message[0]!.toUpperCase()}${error.message.slice(1)}`, error.hint, 400) : error);

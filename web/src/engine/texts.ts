@@ -248,12 +248,11 @@ function encodeForTranslator(model: Model, request: TraceRequest): Encoded {
 
 function encodeForLanguageModel(model: Model, request: TraceRequest): Encoded {
   const { task, source, program } = model, { special } = task, prompted = source.tokenizer.encode(request.text);
-  const tokens = framed(special, prompted as { id: number; span: Span | null }[], bare), warnings = warningsOf(model, tokens as Token[], tokens.map((_, i) => i), "the prompt", "tail");
+  const tokens = framed(special, prompted as { id: number; span: Span | null }[], bare);
   const given = source.tokenizer.encode(request.target ?? "").map(({ id }) => id), start = special.eos >= 0 ? special.eos : special.pad;
   const prompt = [...(tokens.length ? tokens.map(({ id }) => id) : [start]), ...(request.prefix ?? []), ...given];
   const context = Math.min(task.max_len, MAX_TOKENS), jump = context - Math.floor(context / 2), begins = jump * Math.ceil(Math.max(0, prompt.length - context) / jump);
-  if (begins) warnings.push(`the prompt was truncated from ${prompt.length} to ${prompt.length - begins} tokens, keeping its end`);
-  if (begins && context < task.max_len) warnings.push(`prediction reads up to ${task.max_len} tokens: it may answer differently`);
+  const read = tokens.length ? prompt.map((id) => ({ id }) as Token) : [], warnings = warningsOf(model, read, read.map((_, i) => i).slice(begins), "the prompt", "tail", task.max_len);
   let settings = { ...task.decode, sample: true, max_new_tokens: Math.min(NEW_TOKENS, task.decode.max_new_tokens), ...request.decode };
   let decode: DecodeLog = { ...nothing(model), kind: "given", settings }, fresh: Written = { ids: [], score: 0, log_prob: 0, finished: false, end: null };
   if (!given.length) {

@@ -8,6 +8,8 @@ import { useResource } from "../state/resource";
 import { guide, openTour } from "../state/settings";
 import { useValue } from "../state/signals";
 
+declare const SAVED: boolean;
+
 /** Offers a file of the browser's own to its downloads; the policies of the page allow this, as nothing is fetched. */
 function download(html: string, name: string) {
   const url = URL.createObjectURL(new Blob([html], { type: "text/html" }));
@@ -27,7 +29,7 @@ export function Share() {
   return (
     <Dialog name="share" title="Share this view">
       <Link />
-      {source.live && <Save />}
+      {!SAVED && <Save />}
       <form method="dialog"><button type="submit" class="quiet">Close</button></form>
     </Dialog>
   );
@@ -45,7 +47,7 @@ function Link() {
       setSaid("This browser does not let the page copy: the link is selected, copy it with Ctrl+C or ⌘C."); // or has no clipboard here
     }
   };
-  const where = source.live
+  const where = !SAVED
     ? "It opens this screen, text and edits in this browser, while the command runs that serves the page. For another browser or computer, save the page."
     : location.protocol === "file:"
       ? "It opens this screen on this computer, while the file lies where it is now."

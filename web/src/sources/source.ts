@@ -16,7 +16,7 @@ export interface SavedFile {
 }
 
 /** What can be asked, by its path on the server. */
-interface Routes {
+export interface Routes {
   run: () => RunInfo;
   attribute: (request: AttributeRequest) => Attribution;
   erase: (request: AttributeRequest) => Erased;
@@ -32,8 +32,8 @@ interface Routes {
   probes: () => { texts: string[]; missing: string | null };
   probe: (request: ProbeRequest) => ProbeAnswer;
 }
-type Asked<K extends keyof Routes> = Parameters<Routes[K]>;
-type Answered<K extends keyof Routes> = Promise<ReturnType<Routes[K]>>;
+export type Asked<K extends keyof Routes> = Parameters<Routes[K]>;
+export type Answered<K extends keyof Routes> = Promise<ReturnType<Routes[K]>>;
 
 /** An error for the reader, with a hint. */
 export class Problem extends Error {

@@ -2,7 +2,7 @@
  * The page's state as signals, and the functions that change it. The address is the source of truth: `go` and
  * `setParams` write it, and everything else is derived from it.
  */
-import { ModelSource } from "../engine/source";
+import { type ModelFile, ModelSource } from "../engine/source";
 import { differenceOf, FileSource, LiveSource, server, type Source } from "../sources/source";
 import { keptEdits, toggled } from "../trace/edits";
 import { gradientOf, isGradient, nodeOf, table } from "../trace/steps";
@@ -74,7 +74,7 @@ export function paramsFromRequest(request: TraceRequest | null, prefix = ""): Re
 /** Whether this is the script of a saved page, which holds the data, or of a served one (`build.mjs`). */
 declare const SAVED: boolean;
 function saved(): Source {
-  const data = JSON.parse(document.getElementById("glassformer-data")!.textContent!) as SavedPageData | [string, string];
+  const data = JSON.parse(document.getElementById("glassformer-data")!.textContent!) as SavedPageData | ModelFile;
   return Array.isArray(data) ? new ModelSource(data) : new FileSource(data);
 }
 export const source: Source = SAVED ? saved() : new LiveSource();

@@ -8,15 +8,15 @@ every axis that is not one of tokens. The loss and the backward pass follow as s
 from __future__ import annotations
 
 import base64
+import copy
 import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import erase_id, uses_mask_token
@@ -25,7 +25,7 @@ from glassformer.explain.inputs import FAMILIES, encode
 from glassformer.explain.learn.backward import backward_pass, loss_steps
 from glassformer.explain.learn.learning import EncodedAnswer, Learner, learning_facts, training_settings
 from glassformer.explain.one_label import looked_at
-from glassformer.explain.page.manifest import plain, run_info
+from glassformer.explain.page.manifest import model_info, pack, plain, run_info
 from glassformer.explain.page.saved_page import WHOLE, asset, inline_page
 from glassformer.explain.request import TraceRequest
 from glassformer.explain.subject import Subject, View, examples
@@ -34,6 +34,7 @@ from glassformer.models import LanguageModel
 from glassformer.models.ensemble import members_of
 from glassformer.tasks import Task
 
+NumberAlike = Callable[[Any, nn.Module, nn.Module], tuple[int, int]]
 OPTIMIZERS = ("adamw", "adam", "sgd", "muon")
 MOST_BYTES, EXACT_BYTES = 60_000_000, 1_000_000
 """Most bytes of weights in a file, and up to how many they are stored as 32-bit floats."""
@@ -46,10 +47,13 @@ KNOWN = {
 """The parts of a tokenizer that the page reads."""
 
 
-def model_page(subject: Subject, requests: Sequence[TraceRequest], exact: bool = False) -> tuple[str, list[str]]:
+def model_page(
+    subject: Subject, requests: Sequence[TraceRequest], n_alike: NumberAlike, exact: bool = False
+) -> tuple[str, list[str]]:
     """Return the page as text, which opens with these requests, and what is to be said of it, a sentence each.
 
-    Weights are rounded to 16 bits, unless they take at most 1 MB or all are wanted `exact`.
+    Weights are rounded to 16 bits, unless they take at most 1 MB or all are wanted `exact`. `n_alike` counts the
+    answers that are then those of the run.
 
     Raises:
         UsageError: the page cannot read the run's tokenizer, or its weights take more than 60 MB.
@@ -60,19 +64,29 @@ def model_page(subject: Subject, requests: Sequence[TraceRequest], exact: bool =
     with torch.no_grad():
         trace, learn = _program(view)
     weights, packed = _weights(view, trace, exact)
-    steps = [plain(step.without_value()) for step in trace.values()]
+    n_members = len(members_of(view.weights))
+    one = f"member {view.member} of the {n_members} models"
+    said = [f"This page holds {one}, which together may answer otherwise."] if n_members > 1 else []
+    if names := [name for name, place in weights.items() if place["dtype"] == "f16"]:
+        rounded = copy.deepcopy(view.whole)
+        for name in names:
+            values = get_parameter(rounded, name)
+            values.data.copy_(values.detach().half())
+        n, n_texts = n_alike(view.run, view.whole, rounded)
+        said.append(f"The weights are rounded to 16 bits: {n} of {n_texts} texts get the same answer as without.")
     data = {
-        "run": run_info(subject),
+        "run": run_info(subject) | {"model": model_info(view, view.checkpoint), "checkpoints": []},
         "task": _task(task, view),
         "learn": learn,
-        "nodes": steps,
+        "nodes": [step.without_value() for step in trace.values()],
         "params": {name: {"axes": axes} for name, axes in trace.params.items()},
         "tokenizers": tokenizers,
         "weights": weights,
         "start": [request.to_json() for request in requests],
     }
-    parts = [base64.b64encode(zlib.compress(part, 9)).decode("ascii") for part in (msgspec.json.encode(plain(data)), packed)]
-    return inline_page(asset("index.html"), asset(WHOLE), asset("app.css"), parts), []
+    parts = (base64.b64encode(zlib.compress(part, 9)) for part in (msgspec.json.encode(plain(data)), packed))
+    page = [said, *(part.decode("ascii") for part in parts)]
+    return inline_page(asset("index.html"), asset(WHOLE), asset("app.css"), page), said
 
 
 def _tokenizers(task: Task) -> list[Any]:
@@ -99,9 +113,11 @@ def _types(part: Any) -> set[str]:
 
 def _program(view: View) -> tuple[Trace, dict[str, Any]]:
     """Return the trace of a text with the loss and the gradients of some answer, and how the run learns."""
-    encoded, task = encode(view, TraceRequest("a b" if not view.run.task.tokenizer.separator else "a [SEP] b")), view.task
+    task, stacks = view.task, FAMILIES[view.task.explain_as][0]
+    text = "a [SEP] b" if task.tokenizer.separator else "a b c"
+    encoded = encode(view, TraceRequest(text, target=text if stacks == "encoder-decoder" else None))
     inputs = dict(encoded.model_inputs)
-    if FAMILIES[task.explain_as][0] == "encoder":  # so that each mask is a step; it hides nothing
+    if stacks == "encoder":  # so that each mask is a step; it hides nothing
         inputs["padding_mask"] = torch.ones_like(inputs["ids"], dtype=torch.bool)
     trace = record(view.model, inputs)
     if "logits" not in trace:
@@ -125,11 +141,13 @@ def _weights(view: View, trace: Trace, exact: bool) -> tuple[dict[str, Any], byt
     """Return where each parameter stands among the bytes, and the bytes."""
     values = {name: to_numpy(get_parameter(view.whole, name).detach()) for name in trace.params}
     exact = exact or sum(4 * value.size for value in values.values()) <= EXACT_BYTES
-    dtype, places, packed = np.dtype("<f4" if exact else "<f2"), dict[str, Any](), bytearray()
+    places, packed = dict[str, Any](), bytearray()
     for name, value in values.items():
         packed += bytes(-len(packed) % 4)
-        places[name] = {"dtype": "f32" if exact else "f16", "shape": value.shape, "start": len(packed)}
-        packed += value.astype(dtype).tobytes()
+        start = len(packed)
+        data, dtype = pack(value, "f32" if exact else "f16")
+        packed += data
+        places[name] = {"dtype": dtype, "shape": value.shape, "start": start}
     if len(packed) > MOST_BYTES:
         message = f"the weights take {len(packed) / 1e6:.0f} MB, and a page holds at most {MOST_BYTES / 1e6:.0f} MB"
         raise UsageError(message, "--no-model writes a page of the texts alone, without the model")

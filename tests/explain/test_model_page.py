@@ -1,0 +1,148 @@
+"""The page that runs the model answers as Python does, with the weights that it holds: eight kinds, by Node."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.helpers.matrix import ANSWERS, FAMILIES, LETTERS, TEXTS, matrix_run
+
+from glassformer.explain.attribution import AttributeRequest, attribute
+from glassformer.explain.edits.sweeps import sweep
+from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.page.manifest import plain
+from glassformer.explain.page.model_page import OPTIMIZERS, model_page
+from glassformer.run import Run
+
+WEB = Path(__file__).parents[2] / "web"
+ODD = ["", "😀 a", "مرحبا a b", "e\u0301 é", "a\nb", "  a  ", "x" * 40, "a, b! c", "abcdefg " * 64, "abcdefg" * 80]
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The engine and what asks it, as one file for Node."""
+    esbuild = WEB / "node_modules" / ".bin" / "esbuild"
+    if shutil.which("node") is None or not esbuild.is_file():
+        missing = "Node and web/node_modules are not installed: make web"
+        pytest.fail(missing) if os.environ.get("CI") == "true" else pytest.skip(missing)
+    path = tmp_path_factory.mktemp("engine") / "model_page.mjs"
+    words = ["--bundle", "--platform=node", "--format=esm", "--define:SAVED=false", f"--outfile={path}"]
+    subprocess.run([esbuild, "test/model_page.ts", *words, "--log-level=warning"], check=True, cwd=WEB)
+    return path
+
+
+def page_of(run: Run, requests: list[TraceRequest] | None = None) -> tuple[Any, str]:
+    """The data of a page, and the page."""
+    html, _ = model_page(run, requests or [], lambda *_: (100, 100))
+    return json.loads(html.split('id="glassformer-data">')[1].split("</script>")[0]), html
+
+
+def asked(script: Path, run: Run, questions: list[dict[str, Any]]) -> list[Any]:
+    """What the page of a run answers."""
+    path = script.with_name("questions.json")
+    path.write_text(json.dumps({"page": page_of(run)[0], "questions": questions}), encoding="utf-8")
+    done = subprocess.run(["node", script, path], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+APART = {"kl", "unit", "untrained", "baseline_value", "beats_random", "warnings"}
+"""What no screen shows, and what rounding decides: whether a number lies above another."""
+WHERE = {"position", "before", "after"}
+"""Of a row of a sweep where its change is largest, which is chance where nothing changes."""
+
+
+def differences(ours: Any, theirs: Any, tolerance: float, where: str = "") -> list[str]:
+    """Where two JSON values differ; a field that is null may be absent."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        # A key's bias moves all scores of a row alike, which softmax ignores: its gradient is rounding alone.
+        names = {name for name in {*ours, *theirs} - APART if not name.endswith("k_proj.bias")}
+        names -= WHERE if abs(ours.get("value_after", math.inf) - ours.get("value_before", 0.0)) < tolerance else set()
+        pairs = [(f"{where}.{name}", ours.get(name), theirs.get(name)) for name in sorted(names)]
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        pairs = [(f"{where}[{i}]", *pair) for i, pair in enumerate(zip(ours, theirs, strict=True))]
+    else:
+        try:
+            ours, theirs = (float(str(one).replace("−", "-")) for one in (ours, theirs))
+            same = abs(ours - theirs) <= tolerance * max(1.0, abs(ours))
+        except ValueError:
+            same = ours == theirs
+        return [] if same else [f"{where}: {ours!r:.80} and {theirs!r:.80}"]
+    return [found for name, one, other in pairs for found in differences(one, other, tolerance, name)]
+
+
+def texts_of(task: str) -> list[str]:
+    """A hundred texts: odd ones, and words of the letters that the models know."""
+    rng = random.Random(1)
+    words = lambda: " ".join("".join(rng.choices(LETTERS, k=rng.randint(1, 4))) for _ in range(rng.randint(1, 12)))
+    texts = [TEXTS[task], *ODD, *(words() for _ in range(89))]
+    if task == "tag":
+        return [text for text in texts if text.strip()]
+    if task == "pretrain":
+        return [text.replace("b", "[MASK]", 1) for text in texts]
+    return [text if "[SEP]" in text else f"{text} [SEP] {words()}" for text in texts] if task == "pairs" else texts
+
+
+def rounded(run: Run) -> Run:
+    """A run whose weights are numbers of 16 bits."""
+    for parameter in run.model.parameters():
+        parameter.data.copy_(parameter.detach().half())
+    return run
+
+
+@pytest.mark.parametrize("task", FAMILIES.values())
+def test_a_page_has_the_tokens_logits_and_answers_of_python(task: str, script: Path) -> None:
+    run = rounded(matrix_run(task, seed=6))
+    requests = [TraceRequest(text) for text in texts_of(task)]
+    if task in ("translate", "lm"):
+        requests += [replace(requests[i], prefix=(6,)) for i in (0, 12)]
+        requests += [replace(one, decode={"sample": True, "top_k": 3}) for one in requests[12:20]]
+    if task == "translate":
+        requests += [replace(one, decode={"beam_size": 3, "n_best": 2}) for one in requests[12:20]]
+    output = "logits" if task != "regress" else "pooled"
+    found = asked(script, run, [{"request": one.to_json(), "tensors": [output]} for one in requests])
+    for request, theirs in zip(requests, found, strict=True):
+        ours = explain(run, request)
+        expected, got = ours.manifest(), theirs["manifest"]
+        for name in ("streams", "decode", "answer", "warnings", "labels", "predictions", "nodes"):
+            assert not differences(expected[name], got[name], 1e-3, name)[:3], request
+        values = ours.tensor(output).astype(float).flatten().tolist()
+        assert max(map(abs, map(float.__sub__, values, map(float, theirs["tensors"][output])))) < 1e-4
+
+
+@pytest.mark.parametrize("task", FAMILIES.values())
+def test_a_page_edits_sweeps_weighs_and_learns_as_python(task: str, script: Path) -> None:
+    run = rounded(matrix_run(task, seed=6))
+    request = TraceRequest(TEXTS[task])
+    kinds = ["parts", "keys", "layers", *(["contributions"] if task != "pretrain" else [])]
+    methods = ["erase", "integrated_gradients"]
+    questions = [("sweep", {"kind": kind}) for kind in kinds] + [("attribute", {"method": one}) for one in methods]
+    edited = replace(request, edits=("encoder.0.self.out[token:1]=0" if task != "lm" else "decoder.0.ff.out*2",))
+    lessons = [replace(request, answer=ANSWERS[task], learn_steps=2, optimizer=one) for one in OPTIMIZERS]
+    base, changed, *taught = (explain(run, one) for one in (request, edited, *lessons))
+    gradients = [name for name in taught[0].records if name.endswith("weight.grad")]
+    asks = [{"request": request.to_json(), "asked": questions}, {"request": edited.to_json()}]
+    asks += [{"request": one.to_json(), "tensors": gradients} for one in lessons]
+    first, second, *learned = asked(script, run, asks)
+    expected = [plain(sweep(base, kind)) for kind in kinds]
+    expected += [plain(attribute(base, AttributeRequest.from_dict({"method": one}))) for one in methods]
+    for question, one, other in zip(questions, expected, first["asked"], strict=True):
+        assert not differences(one, other, 2e-3)[:3], question
+    for name in ("edited", "answer", "predictions", "nodes"):
+        assert not differences(changed.manifest()[name], second["manifest"][name], 1e-3)[:3], name
+    for ours, theirs in zip(taught, learned, strict=True):
+        for name in ("learning", "answer", "predictions"):
+            assert not differences(ours.manifest()[name], theirs["manifest"][name], 1e-3)[:3], name
+        for name in gradients:
+            value, other = (
+                torch.tensor(each).double().flatten() for each in (ours.tensor(name), theirs["tensors"][name])
+            )
+            assert (value - other).norm() <= 1e-3 * value.norm() + 1e-9, name
