@@ -12,7 +12,7 @@ endif
 # Two workers take half of the tests each, in order, so that what a file of tests shares is made once.
 TESTS := $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
-.PHONY: help demo docs docs-check classroom screenshots test test-avx2 test-all mutants browser format lint results results-train bench bench-peers web web-check clean
+.PHONY: help demo docs docs-check classroom front test test-avx2 test-all mutants browser format lint results results-train bench bench-peers web web-check clean
 
 help:
 	@echo "make demo       train on dates, evaluate, show a few predictions and the report (a few minutes; it says how long)"
@@ -26,7 +26,7 @@ help:
 	@echo "make docs       the documentation, in docs/_build/html/index.html; runs the cells of the book"
 	@echo "make docs-check the built documentation in a browser: links, contrast, widths, weights; the worked examples"
 	@echo "make classroom  the documentation, notebooks, trained models and data as one zip file, for a room without network"
-	@echo "make screenshots the first picture of README again, and its saved page, from a run of dates that it trains first"
+	@echo "make front      the first picture of README again, and the page beside it, from the weights in docs/front"
 	@echo "make results    RESULTS.md again, from the run folders in runs/results; results-train trains what is missing (hours)"
 	@echo "make bench      how fast it is beside others, as one table (docs/speed.md); first bench-peers, which installs them"
 	@echo "make web        build the page of 'glassformer explain' (needs Node 20)"
@@ -87,9 +87,8 @@ classroom: docs
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheel .
 	$(BIN)/python docs/classroom.py
 
-screenshots: $(VENV)/.installed
-	test -f build/screenshots/dates/report.md || $(BIN)/glassformer train dates --seed 3 --threads 1 --out build/screenshots/dates
-	$(BIN)/python docs/front_picture.py build/screenshots/dates
+front: $(VENV)/.installed
+	$(BIN)/python docs/front_picture.py
 
 results: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.results

@@ -1,10 +1,7 @@
-"""Draw the first picture of the README and of docs/index.md, and save the page that is linked beside it.
+"""Draw the first picture of the README and of docs/index.md, and write the page that is linked beside it: `make front`.
 
-    python docs/front_picture.py runs/demo
-
-The run is one of the recipe dates (`make demo`). The picture is one head before and after one key is blocked, as
-`find_date` of the book finds it: the weights of all queries, and the answers below them. `make screenshots` draws it
-again.
+The model is one of the recipe dates, whose weights, rounded to 16 bits, are in docs/front. The picture is one head before
+and after one key is blocked, as `find_date` of the book finds it: the weights of all queries, and the answers below them.
 """
 
 from __future__ import annotations
@@ -22,7 +19,8 @@ import glassformer
 from glassformer.explain.edits.findings import Finding, make_finding
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
-from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.page.model_page import model_page
+from glassformer.interop.check import n_alike
 
 DOCS = Path(__file__).parent
 SIZE, DOTS = (8.0, 5.7), 200
@@ -118,18 +116,19 @@ def write(figure: Figure, x: float, y: float, text: str, colour: str, points: fl
     figure.text(*place(figure, x, y), text, color=colour, fontsize=points, **settings)
 
 
-def main(folder: str) -> None:
-    """Write both pictures and the saved page of a run."""
-    before, after, found = finding_of(glassformer.load(folder))
+def main() -> None:
+    """Write both pictures, and the page that holds the model."""
+    run = glassformer.load(DOCS / "front" / "dates")
+    before, after, found = finding_of(run)
     for name in ("light", "dark"):
         path = DOCS / "images" / f"front-{name}.png"
         picture(before, after, found, name).savefig(path, dpi=DOTS, metadata={"Software": None})
         print(path)
-    page, _ = saved_page_html(after)
+    page, _ = model_page(run, [before.request], n_alike)
     path = DOCS / "_static" / "front.html"
     path.write_text(page, encoding="utf-8")
     print(f"{path}: {len(page.encode()):,} bytes; {found.edits[0]}: {found.before} → {found.after}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

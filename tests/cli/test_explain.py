@@ -9,9 +9,13 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from tests.helpers.tiny_runs import Runs
+
+from glassformer.errors import UsageError
+from glassformer.explain.page import model_page
 
 
 def test_json_is_one_object_with_both_parts(cli: Callable, runs: Runs) -> None:
@@ -31,10 +35,39 @@ def test_two_texts_a_translation_of_ones_own_and_a_report(cli: Callable, runs: R
     message = cli("explain", runs.translate, "number 3", "--target", "Nummer 3", "--json")
     manifest = message.json["manifest"]
     assert manifest["decode"]["kind"] == "given" and manifest["streams"][1]["text"] == "Nummer 3"
-    path = tmp_path / "a.html"
-    message = cli("explain", runs.classify, "a good film", "-o", path).ok
-    assert message.out == "" and str(path) in message.err
-    assert "glassformer-data" in path.read_text(encoding="utf-8")
+
+
+def test_a_page_holds_the_model_or_the_numbers_of_a_text(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+    sizes = {}
+    for name, words in (("model", []), ("text", ["a good film"]), ("alone", ["a good film", "--no-model"])):
+        path = tmp_path / f"{name}.html"
+        message = cli("explain", runs.classify, *words, "-o", path).ok
+        assert message.out == "" and str(path) in message.err
+        data = path.read_text(encoding="utf-8").split('id="glassformer-data">')[1].split("</script>")[0]
+        sizes[name] = isinstance(json.loads(data), list)
+    assert sizes == {"model": True, "text": True, "alone": False}
+
+
+def test_a_tokenizer_that_the_page_cannot_read_is_refused_by_name() -> None:
+    content = json.dumps({"model": {"type": "Unigram"}, "pre_tokenizer": {"type": "Metaspace"}})
+    task = mock.Mock(**{"tokenizer.to_json.return_value": content})
+    with pytest.raises(UsageError, match="cannot read the tokenizer's pre_tokenizer Metaspace") as caught:
+        model_page.tokenizers_of(task)
+    assert "--no-model" in caught.value.hint
+
+
+def test_the_weights_of_a_page_are_rounded_above_1_mb_and_refused_above_60(
+    cli: Callable, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence = "The weights are rounded to 16 bits: "
+    for limit, exact, expected in ((10**6, [], 0), (1000, [], 1), (1000, ["--exact"], 0)):
+        monkeypatch.setattr(model_page, "EXACT_BYTES", limit)
+        path = tmp_path / f"{limit}{len(exact)}.html"
+        message = cli("explain", runs.classify, "-o", path, *exact).ok
+        assert message.err.count(sentence) == path.read_text("utf-8").count(sentence) == expected
+    monkeypatch.setattr(model_page, "MOST_BYTES", 1000)
+    refused = cli("explain", runs.classify, "-o", tmp_path / "large.html")
+    assert refused.code == 2 and "a page holds at most 0 MB" in refused.err and "--no-model" in refused.err
 
 
 def test_what_is_drawn_and_learned_is_said_in_json_too(cli: Callable, runs: Runs, tmp_path: Path) -> None:
@@ -69,6 +102,7 @@ def test_a_figure_is_written_and_replaces_nothing(cli: Callable, runs: Runs, tmp
         (["explain", "RUN", "a", "b"], "explain takes RUN [TEXT]; 3 came"),
         (["explain", "RUN", "--json"], "--json goes with a text"),
         (["explain", "RUN", "--compare", "b"], "--compare goes with a text"),
+        (["explain", "RUN", "a", "--no-model"], "--model goes with --out"),
         (["explain", "RUN", "--checkpoint", "step-00000016"], "--checkpoint goes with a text"),
         (["explain", "RUN", "a", "-o", "a.txt"], "--out ends in .txt"),
         (["explain", "RUN", "a", "-o", "a"], "--out ends in nothing"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import os
 import random
 import shutil
 import subprocess
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +17,23 @@ from typing import Any
 import pytest
 import torch
 from tests.helpers.matrix import ANSWERS, FAMILIES, LETTERS, TEXTS, matrix_run
+from tests.helpers.pretrained import bert_folder
+from tests.helpers.small import config_of
 
+from glassformer import load
+from glassformer.data.splits import Split, TextData
 from glassformer.explain.attribution import AttributeRequest, attribute
 from glassformer.explain.edits.sweeps import sweep
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.manifest import plain
 from glassformer.explain.page.model_page import OPTIMIZERS, model_page
+from glassformer.interop.check import n_alike
+from glassformer.interop.imported import restore_imported
+from glassformer.interop.sources import read_source
 from glassformer.run import Run
+from glassformer.tasks import TASKS
 
+DOCS = Path(__file__).parents[2] / "docs"
 WEB = Path(__file__).parents[2] / "web"
 ODD = ["", "😀 a", "مرحبا a b", "e\u0301 é", "a\nb", "  a  ", "x" * 40, "a, b! c", "abcdefg " * 64, "abcdefg" * 80]
 
@@ -40,16 +51,14 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def page_of(run: Run, requests: list[TraceRequest] | None = None) -> tuple[Any, str]:
-    """The data of a page, and the page."""
-    html, _ = model_page(run, requests or [], lambda *_: (100, 100))
-    return json.loads(html.split('id="glassformer-data">')[1].split("</script>")[0]), html
+def data_of_page(page: str) -> Any:
+    return json.loads(page.split('id="glassformer-data">')[1].split("</script>")[0])
 
 
-def asked(script: Path, run: Run, questions: list[dict[str, Any]]) -> list[Any]:
-    """What the page of a run answers."""
-    path = script.with_name("questions.json")
-    path.write_text(json.dumps({"page": page_of(run)[0], "questions": questions}), encoding="utf-8")
+def asked(script: Path, run: Run, questions: list[dict[str, Any]], page: Any = None) -> list[Any]:
+    """What the page of a run answers, a new one or the data of another."""
+    path, page = script.with_name("questions.json"), page or data_of_page(model_page(run, [], n_alike)[0])
+    path.write_text(json.dumps({"page": page, "questions": questions}), encoding="utf-8")
     done = subprocess.run(["node", script, path], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -82,7 +91,10 @@ def differences(ours: Any, theirs: Any, tolerance: float, where: str = "") -> li
 def texts_of(task: str) -> list[str]:
     """A hundred texts: odd ones, and words of the letters that the models know."""
     rng = random.Random(1)
-    words = lambda: " ".join("".join(rng.choices(LETTERS, k=rng.randint(1, 4))) for _ in range(rng.randint(1, 12)))
+
+    def words() -> str:
+        return " ".join("".join(rng.choices(LETTERS, k=rng.randint(1, 4))) for _ in range(rng.randint(1, 12)))
+
     texts = [TEXTS[task], *ODD, *(words() for _ in range(89))]
     if task == "tag":
         return [text for text in texts if text.strip()]
@@ -146,3 +158,53 @@ def test_a_page_edits_sweeps_weighs_and_learns_as_python(task: str, script: Path
                 torch.tensor(each).double().flatten() for each in (ours.tensor(name), theirs["tensors"][name])
             )
             assert (value - other).norm() <= 1e-3 * value.norm() + 1e-9, name
+
+
+HARD = """Hello, world! don't stop|He said: \u201cno\u201d \u2019tis|😀😁 emoji 👩‍👩‍👧‍👦|שלום|你好，世界 hello
+한국어 문장|e\u0301 combining é|ÅÄÖ åäö ß ẞ İ ı|ﬁ ligature Ⅻ|<br /> line<BR>x|[PAD] [UNK] [MASK]|1234567 89,5 3.14|foo_bar __init__
+tab\tsep|\u00a0nbsp\u2003em|▁ mark ▁▁|\u200bzero\u200dwidth|नमस्ते दुनिया|А\u0306 Й й|x²+y³=z⁴ $100 €5|\u0000nul|🇩🇪🇫🇷
+Σίσυφος ΣΊΣΥΦΟΣ|\ufeffbom|naïve café|a  b   c| lead|trail |“quotes”—dash…|\u2028sep\u2029|THE film was not Good . bs"""
+HARD = HARD.replace("\n", "|").split("|")
+
+
+def run_with(kind: str, folder: Path) -> Run:
+    """A classifier whose tokenizer is of a kind, trained here or imported."""
+    if kind == "wordpiece":
+        imported = read_source(bert_folder(folder / "bert"))
+        task, model = restore_imported(imported)
+        return Run(folder, task, model.eval(), torch.device("cpu"))
+    given, split = config_of("classify"), Split(HARD * 2, ["a", "b"] * len(HARD), "train")
+    more = {"ngrams": 90, "bigrams": 50, "lowercase": True} if kind == "word" else {}
+    config = replace(given, text=replace(given.text, tokenizer=kind, vocab_size=400, max_len=64, **more))
+    task = TASKS["classify"].from_data(config, TextData(split, split, split))
+    torch.manual_seed(0)
+    return Run(folder, task, task.build_model().eval(), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("kind", ["word", "char", "bpe", "byte-bpe", "wordpiece"])
+def test_a_page_cuts_texts_as_the_tokenizer_does(kind: str, script: Path, tmp_path: Path) -> None:
+    run = run_with(kind, tmp_path)
+    found = asked(script, run, [{"request": {"text": text}} for text in HARD])
+    for text, theirs in zip(HARD, found, strict=True):
+        ours = explain(run, TraceRequest(text)).manifest()
+        for name in ("streams", "answer"):
+            assert not differences(ours[name], theirs["manifest"][name], 1e-3, name)[:3], text
+
+
+def test_the_first_link_of_the_readme_is_the_committed_model(script: Path) -> None:
+    """Its program and its answers; the bits of a compressed file differ by version of zlib."""
+    run, page = load(DOCS / "front" / "dates"), (DOCS / "_static" / "front.html").read_text(encoding="utf-8")
+    assert len(page.encode()) < 2_500_000
+    [_, facts, _], [_, again, _] = map(data_of_page, (page, model_page(run, [], n_alike)[0]))
+    ours, theirs = (json.loads(zlib.decompress(base64.b64decode(each))) for each in (again, facts))
+    for name in ("task", "tokenizers", "weights", "learn"):
+        assert ours[name] == theirs[name]
+    described = [
+        [[node[name] for name in ("id", "op", "inputs", "params")] for node in each["nodes"]] for each in (ours, theirs)
+    ]
+    assert described[0] == described[1]
+    texts = ["[en_US] 03/05/2026", "[de_DE] 3. Mai 2026", "[ja_JP] 2024年5月3日"]
+    found = asked(script, run, [{"request": {"text": text}} for text in texts], data_of_page(page))
+    assert [one["manifest"]["answer"]["headline"] for one in found] == [
+        run.predict(text)["translation"] for text in texts
+    ]

@@ -159,7 +159,11 @@ class Explain(Served, Look):
     def run(self) -> Iterator[Result]:
         check_suffix(self.out, PAGES)
         text = next(iter(self.words[1:]), None)
-        general = ("device", "port", "browser", *(("out", "exact", "checkpoint", "member") if self.model else ()))
+        if self.out is None and (names := {"exact", "model"} & self.given.keys()):
+            raise UsageError(f"--{names.pop()} goes with --out", "name the file: -o page.html")
+        general = {"device", "port", "browser"}
+        if self.out is not None and self.model:
+            general |= {"out", "exact", "checkpoint", "member"}
         if text is None and (names := [name for name in self.given if name not in general]):
             raise UsageError(f"--{names[0]} goes with a text", f"as in: glassformer {self.example}")
         run = loaded(self)

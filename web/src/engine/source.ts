@@ -73,7 +73,9 @@ export class ModelSource extends Source {
   /** What is to be said of the model, and, compressed, in base64, the data and the weights. */
   constructor([said, facts, weights]: ModelFile) {
     super([], said);
-    this.ready = this.open(facts, weights);
+    this.ready = this.open(facts, weights).catch(() => {
+      throw new Problem("This file is damaged", "write it again: glassformer explain RUN -o page.html");
+    });
   }
 
   private async open(facts: string, weights: string) {

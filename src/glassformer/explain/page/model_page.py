@@ -60,7 +60,7 @@ def model_page(
     """
     first = requests[0] if requests else TraceRequest(next(iter(examples(subject)), "a"))
     view = looked_at(subject, TraceRequest(first.text, checkpoint=first.checkpoint, member=first.member))
-    task, tokenizers = view.run.task, _tokenizers(view.run.task)
+    task, tokenizers = view.run.task, tokenizers_of(view.run.task)
     with torch.no_grad():
         trace, learn = _program(view)
     weights, packed = _weights(view, trace, exact)
@@ -89,7 +89,7 @@ def model_page(
     return inline_page(asset("index.html"), asset(WHOLE), asset("app.css"), page), said
 
 
-def _tokenizers(task: Task) -> list[Any]:
+def tokenizers_of(task: Task) -> list[Any]:
     """Return the content of the run's tokenizers, one or those of source and target."""
     content = msgspec.json.decode(task.tokenizer.to_json())
     found = content.get("sides") or [content]
