@@ -1,7 +1,8 @@
-"""Draw the first picture of the README and of docs/index.md, and write the page that is linked beside it: `make front`.
+"""Draw the first picture of the README and of docs/index.md, and write the page beside it: `make front`.
 
-The model is one of the recipe dates, whose weights, rounded to 16 bits, are in docs/front. The picture is one head before
-and after one key is blocked, as `find_date` of the book finds it: the weights of all queries, and the answers below them.
+The model is one of the recipe dates, whose weights, rounded to 16 bits, are in docs/front. The picture is one head
+before and after one key is blocked, as `find_date` of the book finds it: the weights of all queries, and the answers
+below them.
 """
 
 from __future__ import annotations

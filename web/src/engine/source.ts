@@ -3,7 +3,6 @@
  * page lives.
  */
 import { type Answered, type Asked, Problem, type Routes, Source } from "../sources/source";
-import { work } from "../state/signals";
 import { capital } from "../tensors/format";
 import { sliceTensor, type TensorValue } from "../tensors/tensor";
 import type { Values } from "../tensors/walk";
@@ -45,22 +44,9 @@ async function inflated(text: string): Promise<ArrayBuffer> {
 
 /** Milliseconds of work between which the page lives, and after which it is shown. */
 const TURN = 30, SHOWN = 1000;
-let stops = 0;
-/** Returns what long work calls between its parts: it shows how much is done and how long the rest takes, and ends the work where that is asked. */
-function makeProgress(): Progress {
-  const began = performance.now(), before = stops;
-  let last = began;
-  return async (done, of) => {
-    const now = performance.now();
-    if (now - last < TURN) return;
-    if (now - began > SHOWN) work.value = { share: done / of, seconds: ((now - began) / 1000) * (of / Math.max(done, 1) - 1), stop: () => stops++ };
-    await new Promise((resolve) => setTimeout(resolve));
-    if (stops > before) throw new Refused("this was stopped", "choose it again, and it begins anew");
-    last = performance.now();
-  };
-}
-
-const KEPT = 12;
+/** The most texts that are kept, and from how many bytes of numbers on all but the last few are dropped. */
+const KEPT = 12, FEW = 4, BYTES = 256e6;
+const bytesOf = ({ explained }: { explained: Explained }) => [...explained.steps.values()].reduce((sum, { data }) => sum + (data as Float32Array).byteLength, 0);
 
 export class ModelSource extends Source {
   readonly live = true;
@@ -69,6 +55,7 @@ export class ModelSource extends Source {
   private readonly ready: Promise<void>;
   private known: { key: string; explained: Explained }[] = [];
   private count = 0;
+  private stops = 0;
 
   /** What is to be said of the model, and, compressed, in base64, the data and the weights. */
   constructor([said, facts, weights]: ModelFile) {
@@ -94,16 +81,30 @@ export class ModelSource extends Source {
     this.model = { program: { nodes, params }, task, source: source!, target: target ?? source! };
   }
 
+  /** Returns what long work calls between its parts: it shows how much is done and how long the rest takes, and ends the work where that is asked. */
+  private makeProgress(): Progress {
+    const began = performance.now(), before = this.stops;
+    let last = began;
+    return async (done, of) => {
+      const now = performance.now();
+      if (now - last < TURN) return;
+      if (now - began > SHOWN) this.onWork({ share: done / of, seconds: ((now - began) / 1000) * (of / Math.max(done, 1) - 1), stop: () => this.stops++ });
+      await new Promise((resolve) => setTimeout(resolve));
+      if (this.stops > before) throw new Refused("this was stopped", "choose it again, and it begins anew");
+      last = performance.now();
+    };
+  }
+
   /** Does long work; its refusals are problems that the page shows. */
   private async working<T>(how: (progress: Progress) => T | Promise<T>): Promise<T> {
     await this.ready;
     await new Promise((resolve) => setTimeout(resolve)); // so that the page shows that it computes
     try {
-      return await how(makeProgress());
+      return await how(this.makeProgress());
     } catch (error) {
       throw error instanceof Refused ? new Problem(capital(error.message), error.hint, 400) : error;
     } finally {
-      work.value = null;
+      this.onWork(null);
     }
   }
 
@@ -138,7 +139,8 @@ export class ModelSource extends Source {
 
   private async find(request: TraceRequest, progress: Progress): Promise<Explained> {
     const key = JSON.stringify(request), known = this.known.find((one) => one.key === key) ?? { key, explained: await this.compute(request, progress) };
-    this.known = [known, ...this.known.filter((one) => one.key !== key)].slice(0, KEPT);
+    let left = BYTES;
+    this.known = [known, ...this.known.filter((one) => one.key !== key)].filter((one, i) => i < FEW || (i < KEPT && (left -= bytesOf(one)) > 0));
     return known.explained;
   }
 

@@ -92,7 +92,16 @@ export class TensorCache {
   }
 }
 
+/** Long work of a page with a model: the share that is done, the seconds that the rest takes, and what ends it. */
+export interface Work {
+  share: number;
+  seconds: number;
+  stop: () => void;
+}
+
 export abstract class Source {
+  /** Called while long work is done, and with null at its end. */
+  onWork: (work: Work | null) => void = () => {};
   /** True with a server: other texts can be traced. */
   abstract readonly live: boolean;
   protected cache = new TensorCache();

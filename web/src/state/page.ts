@@ -3,7 +3,7 @@
  * `setParams` write it, and everything else is derived from it.
  */
 import { type ModelFile, ModelSource } from "../engine/source";
-import { differenceOf, FileSource, LiveSource, server, type Source } from "../sources/source";
+import { differenceOf, FileSource, LiveSource, server, type Source, type Work } from "../sources/source";
 import { keptEdits, toggled } from "../trace/edits";
 import { gradientOf, isGradient, nodeOf, table } from "../trace/steps";
 import {
@@ -78,6 +78,9 @@ function saved(): Source {
   return Array.isArray(data) ? new ModelSource(data) : new FileSource(data);
 }
 export const source: Source = SAVED ? saved() : new LiveSource();
+/** Long work that the page does itself; null: none. */
+export const work = signal<Work | null>(null);
+source.onWork = (now) => (work.value = now);
 /** The address as a route; a saved page without one begins where it was saved. The token of a printed address is kept by the browser, for other tabs. */
 function located(): Route {
   const { screen, params: { access, ...params } } = parseHash(SAVED ? location.hash || source.view : location.hash);

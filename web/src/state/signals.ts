@@ -34,9 +34,6 @@ export function signal<T>(first: T): Signal<T> {
   };
 }
 
-/** Long work of a page with a model: the share that is done, the seconds that the rest takes, and what ends it; null: none. */
-export const work = signal<{ share: number; seconds: number; stop: () => void } | null>(null);
-
 /** A signal computed from others; the same object until one of them changes. */
 export function computed<T>(from: readonly ReadonlySignal<unknown>[], make: () => T): ReadonlySignal<T> {
   let known: { of: unknown[]; value: T } | undefined;
