@@ -30,7 +30,7 @@ copyright = "The Glassformer authors, Apache-2.0"
 release = version = glassformer.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-exclude_patterns = ["_build", "checks", "images"]
+exclude_patterns = ["_build", "checks", "front", "images"]
 html_theme = "furo"
 html_title = "Glassformer"
 html_static_path = ["_static"]

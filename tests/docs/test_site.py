@@ -23,7 +23,7 @@ from glassformer.text.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted(path for path in DOCS.rglob("*.md") if not {"_build", "generated"} & set(path.parts))
+PAGES = sorted(path for path in DOCS.rglob("*.md") if not {"_build", "front", "generated"} & set(path.parts))
 GENERATED = ("command-line", "recipes", "steps", "errata")
 
 

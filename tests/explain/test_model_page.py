@@ -55,7 +55,7 @@ def data_of_page(page: str) -> Any:
     return json.loads(page.split('id="glassformer-data">')[1].split("</script>")[0])
 
 
-def asked(script: Path, run: Run, questions: list[dict[str, Any]], page: Any = None) -> list[Any]:
+def answers_of(script: Path, run: Run, questions: list[dict[str, Any]], page: Any = None) -> list[Any]:
     """What the page of a run answers, a new one or the data of another."""
     path, page = script.with_name("questions.json"), page or data_of_page(model_page(run, [], n_alike)[0])
     path.write_text(json.dumps({"page": page, "questions": questions}), encoding="utf-8")
@@ -120,7 +120,7 @@ def test_a_page_has_the_tokens_logits_and_answers_of_python(task: str, script: P
     if task == "translate":
         requests += [replace(one, decode={"beam_size": 3, "n_best": 2}) for one in requests[12:20]]
     output = "logits" if task != "regress" else "pooled"
-    found = asked(script, run, [{"request": one.to_json(), "tensors": [output]} for one in requests])
+    found = answers_of(script, run, [{"request": one.to_json(), "tensors": [output]} for one in requests])
     for request, theirs in zip(requests, found, strict=True):
         ours = explain(run, request)
         expected, got = ours.manifest(), theirs["manifest"]
@@ -143,7 +143,7 @@ def test_a_page_edits_sweeps_weighs_and_learns_as_python(task: str, script: Path
     gradients = [name for name in taught[0].records if name.endswith("weight.grad")]
     asks = [{"request": request.to_json(), "asked": questions}, {"request": edited.to_json()}]
     asks += [{"request": one.to_json(), "tensors": gradients} for one in lessons]
-    first, second, *learned = asked(script, run, asks)
+    first, second, *learned = answers_of(script, run, asks)
     expected = [plain(sweep(base, kind)) for kind in kinds]
     expected += [plain(attribute(base, AttributeRequest.from_dict({"method": one}))) for one in methods]
     for question, one, other in zip(questions, expected, first["asked"], strict=True):
@@ -184,7 +184,7 @@ def run_with(kind: str, folder: Path) -> Run:
 @pytest.mark.parametrize("kind", ["word", "char", "bpe", "byte-bpe", "wordpiece"])
 def test_a_page_cuts_texts_as_the_tokenizer_does(kind: str, script: Path, tmp_path: Path) -> None:
     run = run_with(kind, tmp_path)
-    found = asked(script, run, [{"request": {"text": text}} for text in HARD])
+    found = answers_of(script, run, [{"request": {"text": text}} for text in HARD])
     for text, theirs in zip(HARD, found, strict=True):
         ours = explain(run, TraceRequest(text)).manifest()
         for name in ("streams", "answer"):
@@ -204,7 +204,7 @@ def test_the_first_link_of_the_readme_is_the_committed_model(script: Path) -> No
     ]
     assert described[0] == described[1]
     texts = ["[en_US] 03/05/2026", "[de_DE] 3. Mai 2026", "[ja_JP] 2024年5月3日"]
-    found = asked(script, run, [{"request": {"text": text}} for text in texts], data_of_page(page))
+    found = answers_of(script, run, [{"request": {"text": text}} for text in texts], data_of_page(page))
     assert [one["manifest"]["answer"]["headline"] for one in found] == [
         run.predict(text)["translation"] for text in texts
     ]

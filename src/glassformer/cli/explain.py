@@ -161,9 +161,8 @@ class Explain(Served, Look):
         text = next(iter(self.words[1:]), None)
         if self.out is None and (names := {"exact", "model"} & self.given.keys()):
             raise UsageError(f"--{names.pop()} goes with --out", "name the file: -o page.html")
-        general = {"device", "port", "browser"}
-        if self.out is not None and self.model:
-            general |= {"out", "exact", "checkpoint", "member"}
+        whole = {"out", "exact", "checkpoint", "member"} if self.out is not None and self.model else set[str]()
+        general = {"device", "port", "browser"} | whole
         if text is None and (names := [name for name in self.given if name not in general]):
             raise UsageError(f"--{names[0]} goes with a text", f"as in: glassformer {self.example}")
         run = loaded(self)
@@ -174,9 +173,7 @@ class Explain(Served, Look):
             from glassformer.explain.page.model_page import model_page
             from glassformer.interop.check import n_alike
 
-            warnings = [warning for one in explained for warning in one.warnings]
-            page, said = model_page(run, [one.request for one in explained], n_alike, self.exact)
-            write_page(self.out, page, [*warnings, *said])
+            write_page(self.out, *model_page(run, [one.request for one in explained], n_alike, self.exact))
         elif self.out is not None:
             save_page(self.out, *explained)
         elif not self.json:

@@ -15,7 +15,7 @@ import logging
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,8 +160,9 @@ def _compared(
             ours, log_probs = _log_probs(task, model, theirs.engine, text, answer[ANSWERS[kind]])
             worst = max(worst, float(np.abs(ours - log_probs)[np.isfinite(log_probs)].max()))
             are_equal[i] &= not by_token or bool((ours.argmax(axis=-1) == log_probs.argmax(axis=-1)).all())
-    shares = sum(are_equal) / len(texts)
-    return CheckResult(library, "sample" if is_sample else "validation", len(texts), shares, worst)
+    n, of = len(texts), "sample" if is_sample else "validation"
+    share = sum(are_equal) / len(texts)
+    return CheckResult(library, "sample" if is_sample else "validation", len(texts), share, worst)
 
 
 def same_answer(task: Task, a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -174,11 +175,9 @@ def same_answer(task: Task, a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 def n_alike(run: Any, model: nn.Module, other: nn.Module) -> tuple[int, int]:
     """Return how many texts get the same answer from two models of a run's task, and of how many."""
-    task = run.task
-    try:
+    task, texts = run.task, sample_texts(run.task.tokenizer, N_TEXTS)
+    with suppress(DataError, UsageError):
         texts = texts_to_compare(task, run.path, allow_changed=True)[0][:N_TEXTS]
-    except (DataError, UsageError):
-        texts = sample_texts(task.tokenizer, N_TEXTS)
     answers = (task.predict(one, texts, replace(task.config.decode, n_best=1)) for one in (model, other))
     return sum(same_answer(task, *pair) for pair in zip(*answers, strict=True)), len(texts)
 

@@ -130,7 +130,7 @@ def export(
     if quantization not in (None, *known):
         hint = f"there are {', '.join(known)}" if known else "leave out --quantization"
         raise UsageError(f"{target} is not written with quantization {quantization!r}", hint)
-    model = _on_cpu((run.model if member is None else member_of(run.model, member)).eval())
+    model = copy.deepcopy(run.model if member is None else member_of(run.model, member)).cpu().eval()
     model = members_of(model)[0] if len(members_of(model)) == 1 else model
     architecture, notes = choose(task.explain_as, task.config, len(members_of(model)), target, task.tokenizer)
     facts = _facts(run, target, architecture, notes, model, quantization)
@@ -153,13 +153,6 @@ def export(
         described = {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
         seal(building, KIND, sums | write_files(building, described))
     return Export(out, facts, checked)
-
-
-def _on_cpu(model: nn.Module) -> nn.Module:
-    """Return a model whose numbers the libraries can be given; a copy where it is on another device."""
-    if all(tensor.device.type == "cpu" for tensor in (*model.parameters(), *model.buffers())):
-        return model
-    return copy.deepcopy(model).cpu()
 
 
 def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, bytes]]:

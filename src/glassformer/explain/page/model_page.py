@@ -50,7 +50,7 @@ KNOWN = {
 def model_page(
     subject: Subject, requests: Sequence[TraceRequest], n_alike: NumberAlike, exact: bool = False
 ) -> tuple[str, list[str]]:
-    """Return the page as text, which opens with these requests, and what is to be said of it, a sentence each.
+    """Return the page as text, which opens with these requests, and notes on it.
 
     Weights are rounded to 16 bits, unless they take at most 1 MB or all are wanted `exact`. `n_alike` counts the
     answers that are then those of the run.
@@ -66,14 +66,14 @@ def model_page(
     weights, packed = _weights(view, trace, exact)
     n_members = len(members_of(view.weights))
     one = f"member {view.member} of the {n_members} models"
-    said = [f"This page holds {one}, which together may answer otherwise."] if n_members > 1 else []
+    notes = [f"This page holds {one}, which together may answer otherwise."] if n_members > 1 else []
     if names := [name for name, place in weights.items() if place["dtype"] == "f16"]:
         rounded = copy.deepcopy(view.whole)
         for name in names:
             values = get_parameter(rounded, name)
             values.data.copy_(values.detach().half())
         n, n_texts = n_alike(view.run, view.whole, rounded)
-        said.append(f"The weights are rounded to 16 bits: {n} of {n_texts} texts get the same answer as without.")
+        notes.append(f"The weights are rounded to 16 bits: {n} of {n_texts} texts get the same answer as without.")
     data = {
         "run": run_info(subject) | {"model": model_info(view, view.checkpoint), "checkpoints": []},
         "task": _task(task, view),
@@ -85,8 +85,8 @@ def model_page(
         "start": [request.to_json() for request in requests],
     }
     parts = (base64.b64encode(zlib.compress(part, 9)) for part in (msgspec.json.encode(plain(data)), packed))
-    page = [said, *(part.decode("ascii") for part in parts)]
-    return inline_page(asset("index.html"), asset(WHOLE), asset("app.css"), page), said
+    page = [notes, *(part.decode("ascii") for part in parts)]
+    return inline_page(asset("index.html"), asset(WHOLE), asset("app.css"), page), notes
 
 
 def tokenizers_of(task: Task) -> list[Any]:
