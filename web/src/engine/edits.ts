@@ -76,7 +76,7 @@ function stateBefore(id: string, nodes: readonly TraceNode[]): string {
   return embedded(nodes, nodes.find((node) => node.id === `${stack}.0.self.residual`)!.axes.find((axis) => axis.stream)!.stream!);
 }
 
-const weightsOf = (scores: string) => scores.replace(/[^.]+$/, "weights");
+const weightsOf = (scores: string) => `${scores.slice(0, scores.lastIndexOf(".") + 1)}weights`;
 const namesOf = (node: TraceNode) => node.axes.map(({ name }) => name);
 
 /** Edits of one text, which replace steps as they are computed. */

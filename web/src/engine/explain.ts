@@ -24,7 +24,7 @@ export function general(x: number, digits: number): string {
   if (!Number.isFinite(x)) return Number.isNaN(x) ? "nan" : x > 0 ? "inf" : "-inf";
   if (x === 0) return Object.is(x, -0) ? "-0" : "0";
   const exponent = Number(x.toExponential(digits - 1).split("e")[1]);
-  const trimmed = (text: string) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
+  const trimmed = (text: string) => String(Number(text)); // without zeros at the end
   if (exponent >= -4 && exponent < digits) return trimmed(x.toFixed(Math.max(0, digits - 1 - exponent)));
   const [mantissa, power] = x.toExponential(digits - 1).split("e") as [string, string];
   return `${trimmed(mantissa)}e${power[0]}${power.slice(1).padStart(2, "0")}`;

@@ -245,11 +245,12 @@ function wordsOf(Floats: Floats): Record<string, Word> {
     return peak + Math.log(sum);
   })(x);
   const [minus, exp] = [both((a, b) => a - b), each(Math.exp)];
+  const quotient = both((a, b) => a / b);
   return {
     "+": both((a, b) => a + b),
     "-": minus,
     "*": both((a, b) => a * b),
-    "/": both((a, b) => a / b),
+    "/": quotient,
     "@": multiply,
     byRows,
     T: transpose,
