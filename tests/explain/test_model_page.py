@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import subprocess
 import zlib
@@ -69,6 +70,9 @@ WHERE = {"position", "before", "after"}
 """Of a row of a sweep where its change is largest, which is chance where nothing changes."""
 
 
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
 def differences(ours: Any, theirs: Any, tolerance: float, where: str = "") -> list[str]:
     """Where two JSON values differ; a field that is null may be absent."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
@@ -79,11 +83,11 @@ def differences(ours: Any, theirs: Any, tolerance: float, where: str = "") -> li
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         pairs = [(f"{where}[{i}]", *pair) for i, pair in enumerate(zip(ours, theirs, strict=True))]
     else:
-        try:
-            ours, theirs = (float(str(one).replace("−", "-")) for one in (ours, theirs))
-            same = abs(ours - theirs) <= tolerance * max(1.0, abs(ours))
-        except ValueError:
-            same = ours == theirs
+        numbers = [list(map(float, NUMBER.findall(str(one).replace("−", "-")))) for one in (ours, theirs)]
+        words = [NUMBER.sub("", str(one).replace("−", "-")) for one in (ours, theirs)]
+        same = words[0] == words[1] and all(
+            abs(a - b) <= tolerance * max(1.0, abs(a)) for a, b in zip(*numbers, strict=True)
+        )
         return [] if same else [f"{where}: {ours!r:.80} and {theirs!r:.80}"]
     return [found for name, one, other in pairs for found in differences(one, other, tolerance, name)]
 
@@ -162,8 +166,8 @@ def test_a_page_edits_sweeps_weighs_and_learns_as_python(task: str, script: Path
 
 HARD = """Hello, world! don't stop|He said: \u201cno\u201d \u2019tis|😀😁 emoji 👩‍👩‍👧‍👦|שלום|你好，世界 hello
 한국어 문장|e\u0301 combining é|ÅÄÖ åäö ß ẞ İ ı|ﬁ ligature Ⅻ|<br /> line<BR>x|[PAD] [UNK] [MASK]|1234567 89,5 3.14
-foo_bar __init__|tab\tsep|\u00a0nbsp\u2003em|▁ mark ▁▁|\u200bzero\u200dwidth|नमस्ते दुनिया|А\u0306 Й й|x²+y³=z⁴ $100 €5|\u0000nul|🇩🇪🇫🇷
-Σίσυφος ΣΊΣΥΦΟΣ|\ufeffbom|naïve café|a  b   c| lead|trail |“quotes”—dash…|\u2028sep\u2029|THE film was not Good . bs"""
+foo_bar __init__|tab\tsep|\u00a0nbsp\u2003em|▁ mark ▁▁|\u200bzero\u200dwidth|नमस्ते दुनिया|А\u0306 Й й|x²+y³=z⁴ $100 €5|\u0000nul
+🇩🇪🇫🇷|Σίσυφος ΣΊΣΥΦΟΣ|\ufeffbom|naïve café|a  b   c| lead|trail |“quotes”—dash…|\u2028sep\u2029|THE film was not Good . bs"""
 HARD = HARD.replace("\n", "|").split("|")
 
 
@@ -208,3 +212,17 @@ def test_the_first_link_of_the_readme_is_the_committed_model(script: Path) -> No
     assert [one["manifest"]["answer"]["headline"] for one in found] == [
         run.predict(text)["translation"] for text in texts
     ]
+
+
+@pytest.mark.parametrize("task", ["classify", "multilabel", "tag", "regress", "pretrain"])
+def test_a_page_holds_all_members_of_an_ensemble(task: str, script: Path) -> None:
+    run = rounded(matrix_run(task, members=2, seed=6))
+    edit = ("encoder.0.self.out[token:1]=0",)
+    requests = [TraceRequest(TEXTS[task], member=member, edits=edits) for member in (0, 1) for edits in ((), edit)]
+    requests.append(TraceRequest(TEXTS[task], member=1, answer=ANSWERS[task], learn_steps=1, optimizer="sgd"))
+    found = answers_of(script, run, [{"request": one.to_json()} for one in requests])
+    for request, theirs in zip(requests, found, strict=True):
+        ours = explain(run, request).manifest()
+        for name in ("answer", "together", "labels", "edited", "predictions", "temperature"):
+            assert not differences(ours[name], theirs["manifest"][name], 1e-3, name)[:3], request
+        assert not differences(ours["warnings"], theirs["manifest"]["warnings"], 1e-3)

@@ -5,8 +5,8 @@
 import type { Values } from "../tensors/walk";
 import type { AttributeRequest, Attribution, Erased, Faithfulness, Stream, StreamName } from "../types";
 import { integers } from "./decode";
-import { followed, type Measure, measureOfAnswer, measureOfDifference, namesOf, outputOf, predictionIndex, type Progress } from "./effects";
-import { type Explained, predictionsOf, readable } from "./explain";
+import { followed, type Measure, measureOfAnswer, measureOfDifference, namesOf, predictionIndex, type Progress } from "./effects";
+import { type Explained, outputOf, predictionsOf, readable } from "./explain";
 import { execute, type Feed } from "./program";
 import { pieceOf } from "./streams";
 import { Refused } from "./texts";

@@ -6,7 +6,7 @@ import { run, type Values } from "../tensors/walk";
 import { argumentsOf, rowOfStep } from "../trace/operations";
 import type { Effect, Manifest, Prediction, Sweep, SweepRow, TraceNode, WhatIf } from "../types";
 import { Edits, unaffected } from "./edits";
-import { answerOf, type Explained, given, nodesOf, numberText, predictionsOf, readable, textAnswer, withMinus } from "./explain";
+import { answerOf, type Explained, given, nodesOf, numberText, outputOf, predictionsOf, readable, textAnswer, withMinus } from "./explain";
 import { execute, type Steps } from "./program";
 import { encode, Refused } from "./texts";
 
@@ -84,8 +84,6 @@ function read(e: Explained, measure: Measure, logits: Values): string[] {
   return measure.rows.map((row) => named(e, largest(all[row]!)));
 }
 
-export const outputOf = (steps: Steps) => steps.get("logits") ?? steps.get("pooled")!;
-
 /**
  * The steps of a text under edits, of which only those are computed that depend on an edited one. The edits of the text itself
  * act first.
@@ -135,7 +133,7 @@ export function withEdits(base: Explained, edits: readonly string[], other: Expl
   }
   const what: WhatIf = {
     edits: tap.texts, applied: tap.applied, unchanged: tap.unchanged, answer_before: base.manifest.answer.headline, answer_after: answer?.headline ?? null, why_not,
-    same: [...steps].filter(([one, { data }]) => same(data, base.steps.get(one)?.data)).map(([one]) => one), effects: effectsOf(base, before, output), member: null,
+    same: [...steps].filter(([one, { data }]) => same(data, base.steps.get(one)?.data)).map(([one]) => one), effects: effectsOf(base, before, output), member: model.members.length > 1 ? model.member : null,
   };
   const kept = answer ?? textAnswer(base.manifest.answer.headline, given({ ...encoded, decode: base.manifest.decode }, predictions));
   const manifest: Manifest = { ...base.manifest, id, request, answer: kept, predictions, checks: [], edited: what, nodes: nodesOf(model, encoded, steps) };

@@ -5,7 +5,7 @@
 import { FAST, run as compute, softmax, type Values } from "../tensors/walk";
 import { isGradient, table } from "../trace/steps";
 import type { Answer, Labels, Manifest, Prediction, RunInfo, TraceNode, TraceRequest } from "../types";
-import { execute, type Steps } from "./program";
+import { execute, type Program, type Steps } from "./program";
 import { pieceOf } from "./streams";
 import { encode, type Encoded, logged, type Model, Refused, wordsOf } from "./texts";
 
@@ -118,13 +118,34 @@ export function textAnswer(text: string, { hypotheses: [best], kind }: Encoded["
   return { headline: text, detail: `log-probability ${withMinus(general(best!.log_prob, 3))} over ${n === 1 ? "1 token" : `${n} tokens`}${best!.finished || kind === "given" ? "" : ", truncated before its end"}` };
 }
 
+interface Pass {
+  program: Program;
+  steps: Steps;
+}
+
+/** The pass of each member of an ensemble over a text, given that of the one that is looked at; of a single model that alone. */
+const passesOf = ({ program, members, member }: Model, { feed }: Encoded, steps: Steps): Pass[] =>
+  members.map((params, i) => (i === member ? { program, steps } : { program: { ...program, params }, steps: execute({ ...program, params }, feed) }));
+const meanOf = (all: readonly (readonly number[])[]) => all[0]!.map((_, i) => all.reduce((sum, one) => sum + one[i]!, 0) / all.length);
+export const outputOf = (steps: Steps) => steps.get("logits") ?? steps.get("pooled")!;
+
+/** The output of all members of an ensemble together: their mean number, or the logarithm of their mean probability. */
+function outputTogether(passes: readonly Pass[]): Values {
+  const outputs = passes.map(({ steps }) => outputOf(steps)), { shape } = outputs[0]!, width = shape.at(-1)!;
+  const all = outputs.map(({ data }) => Array.from({ length: data.length / width }, (_, r) => {
+    const row = Array.prototype.slice.call(data, r * width, (r + 1) * width) as number[];
+    return width > 1 ? softmax(row) : row;
+  }).flat());
+  return { shape, data: Float32Array.from(meanOf(all), (x) => (width > 1 ? Math.log(x) : x)) };
+}
+
 /** What a request looks at of a model with several answers. */
 function lookAt(model: Model, request: TraceRequest, encoded: Encoded, steps: Steps): Look | null {
-  const { task, program } = model, names = task.labels ?? [];
+  const { task, program } = model, names = task.labels ?? [], passes = passesOf(model, encoded, steps);
   if (task.kind === "multilabel_classifier") {
-    const weight = program.params["head.weight"]!, bias = program.params["head.bias"]!, from = program.nodes.find(({ id }) => id === "head")!.inputs[0]!;
-    const logits = compute(table.rows.linear!, { x: steps.get(from)!, weight, bias }, FAST).data;
-    const shares = Array.from(logits, (z) => 1 / (1 + Math.exp(-z)));
+    const from = program.nodes.find(({ id }) => id === "head")!.inputs[0]!;
+    const of = ({ program: { params }, steps }: Pass) => compute(table.rows.linear!, { x: steps.get(from)!, weight: params["head.weight"]!, bias: params["head.bias"]! }, FAST).data;
+    const shares = meanOf(passes.map((pass) => Array.from(of(pass), (z) => 1 / (1 + Math.exp(-z)))));
     const named = request.label ?? (request.answer === undefined ? undefined : names.includes(request.answer) ? request.answer : request.answer.replace(NOT, ""));
     const shown = named === undefined ? shares.indexOf(Math.max(...shares)) : names.indexOf(named);
     if (shown < 0) throw new Refused(`${named} is not a label of this model`, `there are ${names.slice(0, 10).join(", ")}${names.length > 10 ? ", …" : ""}`);
@@ -145,7 +166,7 @@ function lookAt(model: Model, request: TraceRequest, encoded: Encoded, steps: St
   if (!known) throw new Refused("the text holds no word that the model reads", "give a text with words");
   const tagged = places.slice(0, known).map((place) => {
     if (place < 0) return { tag: names[0]!, probability: 1 };
-    const p = softmax(execute(program, { ...encoded.feed, word: place }, { wanted: ["logits"], known: withoutWord(steps) }).get("logits")!.data);
+    const p = meanOf(passes.map(({ program, steps }) => softmax(execute(program, { ...encoded.feed, word: place }, { wanted: ["logits"], known: withoutWord(steps) }).get("logits")!.data)));
     const best = p.indexOf(Math.max(...p));
     return { tag: names[best]!, probability: p[best]! };
   });
@@ -178,9 +199,12 @@ export interface Explained {
 
 /** Of several labels the program of one, which has one row of the head. */
 export function ofLabel(model: Model, label: number): Model {
-  const { params } = model.program, weight = params["head.weight"]!, bias = params["head.bias"]!, width = weight.shape[1]!;
-  const row = { shape: [1, width], data: (weight.data as Float32Array).subarray(label * width, (label + 1) * width) };
-  return { ...model, program: { ...model.program, params: { ...params, "head.weight": row, "head.bias": { shape: [1], data: [bias.data[label]!] } } } };
+  const one = (params: Program["params"]) => {
+    const weight = params["head.weight"]!, bias = params["head.bias"]!, width = weight.shape[1]!;
+    const row = { shape: [1, width], data: (weight.data as Float32Array).subarray(label * width, (label + 1) * width) };
+    return { ...params, "head.weight": row, "head.bias": { shape: [1], data: [bias.data[label]!] } };
+  };
+  return { ...model, members: model.members.map(one), program: { ...model.program, params: one(model.program.params) } };
 }
 
 /** The nodes of a text: those of the program with the sizes of its own tokens. */
@@ -212,14 +236,22 @@ export function explain(model: Model, run: RunInfo, request: TraceRequest, id: s
 
 /** Explains an encoded text, given the values of its steps. */
 export function explainEncoded(model: Model, run: RunInfo, request: TraceRequest, id: string, params: Manifest["params"], encoded: Encoded, steps: Steps, look: Look | null): Explained {
-  const output = steps.get("logits") ?? steps.get("pooled")!, names = look?.names ?? model.task.labels;
+  const output = outputOf(steps), names = look?.names ?? model.task.labels;
   const predictions = predictionsOf(model, names, output, encoded);
   const decode = encoded.decode.kind === "given" ? scored(model, encoded, predictions) : encoded.decode;
   const answer = decode.hypotheses.length ? textAnswer(encoded.text, decode) : answerOf(model, look, encoded, request.text, output, predictions);
+  const n = model.members.length, warnings = [...encoded.warnings];
+  let together: Answer | null = null;
+  if (n > 1 && !decode.hypotheses.length) {
+    const all = outputTogether(passesOf(model, encoded, steps));
+    together = answerOf(model, look, encoded, request.text, all, predictionsOf(model, names, all, encoded));
+    const shown = ({ headline, detail }: Answer) => `${shortened(headline, 80)} (${detail})`;
+    warnings.push(`all ${n} models together answer ${shown(together)}; member ${model.member}, shown here, answers ${shown(answer)}`);
+  }
   const nodes = nodesOf(model, encoded, steps), manifest: Manifest = {
     format: "glassformer-trace-1", id, model: look ? { ...run.model, label_names: look.names } : run.model, request, streams: encoded.streams, answer, labels: look?.labels ?? null,
-    temperature: model.task.temperature, together: null, nodes: nodes.filter((node) => !isGradient(node)), gradients: nodes.filter(isGradient), params, predictions, decode,
-    checks: [], warnings: encoded.warnings, refused: {}, seconds: 0, edited: null, learning: null,
+    temperature: model.task.temperature, together, nodes: nodes.filter((node) => !isGradient(node)), gradients: nodes.filter(isGradient), params, predictions, decode,
+    checks: [], warnings, refused: {}, seconds: 0, edited: null, learning: null,
   };
   return { manifest, steps, encoded, model, look };
 }

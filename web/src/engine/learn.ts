@@ -4,8 +4,8 @@
  */
 import { FAST, type Values } from "../tensors/walk";
 import type { LearningFacts, Manifest, ParameterGroup, RunInfo, TraceRequest } from "../types";
-import { outputOf, type Progress } from "./effects";
-import { type Explained, explainEncoded, looked, numberText } from "./explain";
+import type { Progress } from "./effects";
+import { type Explained, explainEncoded, looked, numberText, outputOf } from "./explain";
 import { execute, type Feed, type Steps } from "./program";
 import { encode, type Encoded, MAX_EDITED, type Model, Refused } from "./texts";
 

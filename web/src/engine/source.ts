@@ -23,8 +23,8 @@ export interface ModelData {
   params: Manifest["params"];
   /** The tokenizer of texts, and of translations where that is another one. */
   tokenizers: object[];
-  /** Where the weights are among the bytes that follow: their type, shape and first byte. */
-  weights: Record<string, { dtype: "f16" | "f32"; shape: number[]; start: number }>;
+  /** Where the weights of each member of an ensemble are among the bytes that follow: their type, shape and first byte. */
+  weights: Record<string, { dtype: "f16" | "f32"; shape: number[]; start: number }>[];
   start: TraceRequest[];
 }
 
@@ -69,16 +69,22 @@ export class ModelSource extends Source {
     const [text, bytes] = await Promise.all([inflated(facts), inflated(weights)]);
     this.data = JSON.parse(new TextDecoder().decode(text)) as ModelData;
     const { run, task, nodes, tokenizers } = this.data, halves = halfFloats();
-    const params = Object.fromEntries(Object.entries(this.data.weights).map(([name, { dtype, shape, start }]): [string, Values] => {
+    const members = this.data.weights.map((weights) => Object.fromEntries(Object.entries(weights).map(([name, { dtype, shape, start }]): [string, Values] => {
       const n = shape.reduce((a, b) => a * b, 1);
       if (dtype === "f32") return [name, { shape, data: new Float32Array(bytes, start, n) }];
       const data = new Float32Array(n), half = new Uint16Array(bytes, start, n);
       for (let i = 0; i < n; i++) data[i] = halves[half[i]!]!;
       return [name, { shape, data }];
-    }));
+    })));
     table.rows = run.operations;
     const [source, target] = tokenizers.map((content) => makeVocabulary(content, task));
-    this.model = { program: { nodes, params }, task, source: source!, target: target ?? source! };
+    this.model = { program: { nodes, params: members[0]! }, members, member: 0, task, source: source!, target: target ?? source! };
+  }
+
+  private modelOf({ member = 0 }: TraceRequest): Model {
+    const { members, program } = this.model, params = members[member];
+    if (!params) throw new Refused(`there is no member ${member}: this page holds ${members.length}`, "members are counted from 0");
+    return { ...this.model, member, program: { ...program, params } };
   }
 
   /** Returns what long work calls between its parts: it shows how much is done and how long the rest takes, and ends the work where that is asked. */
@@ -117,7 +123,7 @@ export class ModelSource extends Source {
         erase: (request) => erase(of(), request),
         sweep: ({ kind, other, prediction }) => sweep(of(), kind, other ? this.explained(other) : null, prediction, progress),
         decode: async (request) => {
-          const { decode, text, streams } = encode(this.model, request);
+          const { decode, text, streams } = encode(this.modelOf(request), request);
           return { decode, streams, answer: decode.hypotheses.length ? textAnswer(text, decode) : (await this.find(request, progress)).manifest.answer };
         },
       };
@@ -150,8 +156,8 @@ export class ModelSource extends Source {
     let found: Explained;
     if (edits?.length) {
       const base = await this.find(plain, progress), { labels } = base.manifest, label = labels ? { label: labels.each[labels.shown]!.name } : {};
-      found = withEdits(base, edits, otherText === undefined ? null : await this.find({ text: otherText, ...label }, progress), id, request);
-    } else found = request.answer === undefined ? explain(this.model, run, request, id, params) : await learn(this.model, run, this.data.learn, request, id, params, progress);
+      found = withEdits(base, edits, otherText === undefined ? null : await this.find({ text: otherText, member: request.member, ...label }, progress), id, request);
+    } else found = request.answer === undefined ? explain(this.modelOf(request), run, request, id, params) : await learn(this.modelOf(request), run, this.data.learn, request, id, params, progress);
     const count = Math.max(...found.encoded.streams.map(({ ids }) => ids.length)), tooLong = (what: string) => (count > MAX_EDITED ? `${what} at most ${MAX_EDITED} tokens, and this one has ${count}` : undefined);
     const noEdits = request.answer === undefined ? tooLong("edits need a text of") : "a model learns without edits only";
     const refused = { edits: noEdits, contributions: noEdits ?? whyNoSum(found.manifest.nodes), learn: found.model.task.kind === "text_embedder" ? "a bare encoder has no answer to learn" : tooLong("learning takes a text of") };

@@ -47,6 +47,9 @@ export interface Encoded {
 /** A run in the page: its program, and its texts' tokens. */
 export interface Model {
   program: Program;
+  /** The parameters of all members of an ensemble, and which of them the program has. */
+  members: Program["params"][];
+  member: number;
   task: TaskData;
   source: Vocabulary;
   target: Vocabulary;

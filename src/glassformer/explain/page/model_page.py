@@ -63,17 +63,20 @@ def model_page(
     task, tokenizers = view.run.task, tokenizers_of(view.run.task)
     with torch.no_grad():
         trace, learn = _program(view)
-    weights, packed = _weights(view, trace, exact)
-    n_members = len(members_of(view.weights))
-    one = f"member {view.member} of the {n_members} models"
-    notes = [f"This page holds {one}, which together may answer otherwise."] if n_members > 1 else []
-    if names := [name for name, place in weights.items() if place["dtype"] == "f16"]:
-        rounded = copy.deepcopy(view.whole)
-        for name in names:
-            values = get_parameter(rounded, name)
-            values.data.copy_(values.detach().half())
-        n, n_texts = n_alike(view.run, view.whole, rounded)
+    members = members_of(view.weights)
+    weights, packed = _weights(members, trace, exact)
+    notes = list[str]()
+    if any(place["dtype"] == "f16" for places in weights for place in places.values()):
+        rounded = copy.deepcopy(view.weights)
+        for member, places in zip(members_of(rounded), weights, strict=True):
+            for name, place in places.items():
+                if place["dtype"] == "f16":
+                    values = get_parameter(member, name)
+                    values.data.copy_(values.detach().half())
+        n, n_texts = n_alike(view.run, view.weights, rounded)
         notes.append(f"The weights are rounded to 16 bits: {n} of {n_texts} texts get the same answer as without.")
+    if len(members) > 1 and FAMILIES[task.explain_as][0] != "encoder":
+        notes.append(f"One of the {len(members)} models writes here; together they may write something else.")
     data = {
         "run": run_info(subject) | {"model": model_info(view, view.checkpoint), "checkpoints": []},
         "task": _task(task, view),
@@ -137,21 +140,23 @@ def _program(view: View) -> tuple[Trace, dict[str, Any]]:
     return trace, how | {"groups": {name: [asdict(group) for group in one.groups] for name, one in learned.items()}}
 
 
-def _weights(view: View, trace: Trace, exact: bool) -> tuple[dict[str, Any], bytes]:
-    """Return where each parameter stands among the bytes, and the bytes."""
-    values = {name: to_numpy(get_parameter(view.whole, name).detach()) for name in trace.params}
-    exact = exact or sum(4 * value.size for value in values.values()) <= EXACT_BYTES
-    places, packed = dict[str, Any](), bytearray()
-    for name, value in values.items():
-        packed += bytes(-len(packed) % 4)
-        start = len(packed)
-        data, dtype = pack(value, "f32" if exact else "f16")
-        packed += data
-        places[name] = {"dtype": dtype, "shape": value.shape, "start": start}
+def _weights(members: Sequence[nn.Module], trace: Trace, exact: bool) -> tuple[list[dict[str, Any]], bytes]:
+    """Return where each parameter of each member stands among the bytes, and the bytes."""
+    values = [{name: to_numpy(get_parameter(member, name).detach()) for name in trace.params} for member in members]
+    exact = exact or sum(4 * value.size for one in values for value in one.values()) <= EXACT_BYTES
+    found, packed = list[dict[str, Any]](), bytearray()
+    for one in values:
+        places: dict[str, Any] = {}
+        for name, value in one.items():
+            packed += bytes(-len(packed) % 4)
+            data, dtype = pack(value, "f32" if exact else "f16")
+            places[name] = {"dtype": dtype, "shape": value.shape, "start": len(packed)}
+            packed += data
+        found.append(places)
     if len(packed) > MOST_BYTES:
         message = f"the weights take {len(packed) / 1e6:.0f} MB, and a page holds at most {MOST_BYTES / 1e6:.0f} MB"
         raise UsageError(message, "--no-model writes a page of the texts alone, without the model")
-    return places, bytes(packed)
+    return found, bytes(packed)
 
 
 def _task(task: Task, view: View) -> dict[str, Any]:
@@ -172,7 +177,7 @@ def _task(task: Task, view: View) -> dict[str, Any]:
         "without_text": t.without_text,
         "scale": decision.scale,
         "thresholds": decision.thresholds,
-        "temperature": decision.temperature,
+        "temperature": decision.temperature if view.together is None else None,
         "erase": erase_id(task),
         "masks": uses_mask_token(task),
         "hashed": hashed,
