@@ -164,10 +164,12 @@ def test_a_page_edits_sweeps_weighs_and_learns_as_python(task: str, script: Path
             assert (value - other).norm() <= 1e-3 * value.norm() + 1e-9, name
 
 
-HARD = """Hello, world! don't stop|He said: \u201cno\u201d \u2019tis|😀😁 emoji 👩‍👩‍👧‍👦|שלום|你好，世界 hello
-한국어 문장|e\u0301 combining é|ÅÄÖ åäö ß ẞ İ ı|ﬁ ligature Ⅻ|<br /> line<BR>x|[PAD] [UNK] [MASK]|1234567 89,5 3.14
-foo_bar __init__|tab\tsep|\u00a0nbsp\u2003em|▁ mark ▁▁|\u200bzero\u200dwidth|नमस्ते दुनिया|А\u0306 Й й|x²+y³=z⁴ $100 €5|\u0000nul
-🇩🇪🇫🇷|Σίσυφος ΣΊΣΥΦΟΣ|\ufeffbom|naïve café|a  b   c| lead|trail |“quotes”—dash…|\u2028sep\u2029|THE film was not Good . bs"""
+HARD = """Hello, world! don't stop|He said: \u201cno\u201d \u2019tis|😀😁 emoji 👩‍👩‍👧‍👦|שלום
+你好，世界 hello|한국어 문장|e\u0301 combining é|ÅÄÖ åäö ß ẞ İ ı|ﬁ ligature Ⅻ
+<br /> line<BR>x|[PAD] [UNK] [MASK]|1234567 89,5 3.14|foo_bar __init__|tab\tsep
+\u00a0nbsp\u2003em|▁ mark ▁▁|\u200bzero\u200dwidth|नमस्ते दुनिया|А\u0306 Й й|x²+y³=z⁴ $100 €5
+\u0000nul|🇩🇪🇫🇷|Σίσυφος ΣΊΣΥΦΟΣ|\ufeffbom|naïve café|a  b   c| lead
+trail |“quotes”—dash…|\u2028sep\u2029|THE film was not Good . bs"""
 HARD = HARD.replace("\n", "|").split("|")
 
 
