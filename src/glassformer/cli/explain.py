@@ -127,13 +127,13 @@ def write_page(out: str, page: str, sentences: Sequence[str]) -> None:
         logger.info(sentence)
 
 
-def save_page(out: str, explanation: Any, other: Any = None, **shown: Any) -> None:
-    """Write the page of an explanation; `shown` as of `saved_page_html`."""
+def save_page(out: str, explanation: Any, other: Any = None) -> None:
+    """Write the page of an explanation, and of another text to compare with."""
     from glassformer.explain.page.saved_page import saved_page_html
 
     if explanation.predictions:
         logger.info("weighing the words …")
-    page, lacks = saved_page_html(explanation, other=other, **shown)
+    page, lacks = saved_page_html(explanation, other=other)
     write_page(out, page, [*explanation.warnings, *lacks])
 
 
@@ -151,8 +151,6 @@ class Explain(Served, Look):
     """A second text, to look at side by side."""
     out: str | None = None
     """File to write the page to instead of serving it, .html (also -o)."""
-    parameters: bool = False
-    """With --out, store all weights, up to 20 MB; otherwise those that fit in 1.5 MB with the rest."""
 
     def run(self) -> Iterator[Result]:
         check_suffix(self.out, PAGES)
@@ -164,7 +162,7 @@ class Explain(Served, Look):
         if self.json:
             yield facts(explained), ()
         if self.out is not None:
-            save_page(self.out, *explained, parameters=self.parameters)
+            save_page(self.out, *explained)
         elif not self.json:
             self.serve(run, explained)
 

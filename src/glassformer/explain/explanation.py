@@ -253,21 +253,15 @@ class Explanation(EncodedText):
 
         return ExplanationPlots(self)
 
-    def save(self, path: str | Path, *, parameters: bool = False) -> None:
-        """Write the page with this explanation as one HTML file.
-
-        Args:
-            path: the .html file.
-            parameters: store all parameters, so that the page can recompute every step; by default those that fit in
-                1.5 MB with the rest.
-        """
+    def save(self, path: str | Path) -> None:
+        """Write the page with this explanation as one HTML file."""
         from glassformer.explain.page.saved_page import saved_page_html
 
         hint = 'as in: explanation.save("page.html")'
         check_type(path, (str, PathLike), "the path of an .html file", hint)
         if not Path(path).name:
             raise UsageError(f"expected the path of an .html file, not {str(path)!r}", hint)
-        atomic_write_text(Path(path), saved_page_html(self, parameters=parameters)[0])
+        atomic_write_text(Path(path), saved_page_html(self)[0])
 
     def keep(self, out: str | Path) -> Path:
         """Write the model that has learned an answer (`run.learn`) as a run without a log, and return its folder."""
