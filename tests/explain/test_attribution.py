@@ -272,7 +272,7 @@ def test_the_model_is_as_before_and_other_threads_run_it_as_usual() -> None:
     assert not any(m._forward_hooks for m in model.modules())
     assert all(p.grad is None for p in model.parameters())
     value_fn = make_value_function(e, AttributeRequest(prediction=1))
-    rows = [torch.zeros(1, ids.shape[1], 32) for ids in value_fn.ids]
+    rows = [torch.zeros(1, len(words), 32) for words in value_fn.words.values()]
     model.eval()
     with ThreadPoolExecutor(1) as pool, torch.no_grad():
         expected = model(**e.model_inputs)

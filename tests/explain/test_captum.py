@@ -48,13 +48,13 @@ def test_integrated_gradients_equal_captum(name: str, text: str, prediction: int
         return logits.log_softmax(dim=-1)[:, value_fn.measure.ids[0]]
 
     nothing = value_fn.erased(value_fn.tokens_of(np.ones((1, value_fn.n_words), dtype=bool)))
-    erased = [nothing[name] for name in ("ids", "src", "tgt_in") if name in nothing]
+    ids, erased = (tuple(x[n] for n in ("ids", "src", "tgt_in") if n in x) for x in (value_fn.inputs, nothing))
     several = len(erased) > 1
     theirs = LayerIntegratedGradients(
         quantity, [*value_fn.embeddings] if several else value_fn.embeddings[0]
     ).attribute(
-        tuple(value_fn.ids) if several else value_fn.ids[0],
-        tuple(erased) if several else erased[0],
+        ids if several else ids[0],
+        erased if several else erased[0],
         n_steps=600,
         method="gausslegendre",
         internal_batch_size=200,

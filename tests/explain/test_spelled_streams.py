@@ -137,7 +137,7 @@ def test_bigrams_are_added_without_ngrams() -> None:
 def test_erase_removes_what_a_token_is_read_by(kind: str, mask_prob: float, method: str) -> None:
     e = explained(kind, **({} if kind == "hashed" else {"word_mask_prob": mask_prob}))
     attribution, function, t = e.attribute(method), make_value_function(e, AttributeRequest()), e.run.task.tokenizer
-    [ids], batch = function.ids, e.model_inputs.get("ngram_batch")
+    ids, batch = function.inputs["ids"], e.model_inputs.get("ngram_batch")
     erased_id = function.erase_id if kind == "hashed" else t.mask_id if mask_prob else t.unk_id
     places = [place for place, word in enumerate(function.words["text"]) if word >= 0]
     assert len(places) > 2

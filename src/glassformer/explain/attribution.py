@@ -35,7 +35,7 @@ from glassformer.explain.edits.effects import (
     repeated,
 )
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs import NUMBER, Candidate, Prediction, output_of, readable, top_predictions
+from glassformer.explain.inputs import Candidate, Prediction, output_of, readable, top_predictions
 from glassformer.explain.request import MAX_PREFIX, Id, Request, ShortText
 from glassformer.explain.streams import StreamName, words_read
 from glassformer.nn.embeddings import TokenEmbedding
@@ -73,11 +73,6 @@ class ValueFunction:
     position: int | None
     measure: Measure
     erase_id: int
-
-    @property
-    def ids(self) -> list[Tensor]:
-        """Return the input ids, (1, L) per stream."""
-        return [self.inputs[INPUTS[name]] for name in self.words]
 
     @property
     def word_of(self) -> Int[np.ndarray, " T"]:
@@ -572,12 +567,11 @@ def _erase_each(
     erased = [np.isin(np.arange(len(of)), each.get(name, ())) for each in (*erasures, {}) for name, of in by_stream]
     logits = value_fn.erased_logits(np.concatenate(erased).reshape(n + 1, -1))
     *values, original = value_fn.quantity(logits).tolist()
-    if explanation.is_number:  # in the place of a prediction; it is no choice, so that its probability is 1
-        predictions = [Prediction(None, x, [Candidate(0, NUMBER, x, 0.0)], None) for x in logits[:n, 0].tolist()]
-    else:
-        actual = explanation.predictions[prediction_index(explanation, request.prediction)].actual
-        following = [None if actual is None else actual.id] * n
-        predictions = top_predictions(explanation.subject.task, logits[:n], [value_fn.position] * n, following)
+    # A number is no choice: as a prediction it has the probability 1, and none follows.
+    row = prediction_index(explanation, request.prediction)
+    actual = None if explanation.is_number else explanation.predictions[row].actual
+    following = [None if actual is None else actual.id] * n
+    predictions = top_predictions(explanation.subject.task, logits[:n], [value_fn.position] * n, following)
     return [Erased(prediction, value, original) for prediction, value in zip(predictions, values, strict=True)]
 
 

@@ -177,7 +177,7 @@ def group_words(text: str, spans: Sequence[Span | None], unknown: Sequence[bool]
     return numbers[::-1], texts
 
 
-def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Span | None]]:
+def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Span]]:
     """Return the text that ids decode to, and the characters of each token in it.
 
     The characters of a token are those that decoding it adds. Tokens that are parts of one character share it.
@@ -187,7 +187,7 @@ def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[S
     for n in range(1, len(ids) + 1):
         same = commonprefix([tokenizer.decode(ids[:n]), text])  # noqa: RUF071 - by characters
         ends.append(max(ends[-1], len(same)))
-    spans: list[Span | None] = []
+    spans: list[Span] = []
     for index, token in enumerate(ids):
         start, end = ends[index], ends[index + 1]
         if end == start and token not in tokenizer.special_ids:
