@@ -33,6 +33,8 @@ def clients() -> Iterator[Clients]:
     runs = {name: tiny_run(name) for name in TEXTS}
     with ExitStack() as stack:
         served = {n: stack.enter_context(PageServer(r, port=0, start=[{"text": TEXTS[n]}])) for n, r in runs.items()}
+        tokens = {server.token for server in served.values()}
+        assert len(tokens) == 3 and min(map(len, tokens)) >= 20, "each has a secret of its own"
         yield {name: (runs[name], Client(s.port, s.token)) for name, s in served.items()}
 
 

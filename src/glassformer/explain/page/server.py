@@ -112,11 +112,6 @@ HEADERS = {
 }
 
 
-def new_token() -> str:
-    """Return a URL-safe secret of 128 bits."""
-    return secrets.token_urlsafe(16)
-
-
 class SecurityMiddleware:
     """Middleware that rejects forbidden requests and adds the security headers to every response.
 
@@ -290,7 +285,7 @@ class PageServer:
         learns = bool(start) and isinstance(start[0], Explanation) and start[0].learning is not None
         screen = "training" if isinstance(subject, Training) else "learn" if learns else "flow"
         self._listener = listen(port)
-        self._workers, self.token = (Worker(), Worker()), new_token()
+        self._workers, self.token = (Worker(), Worker()), secrets.token_urlsafe(16)  # of 128 bits
         self.port: int = self._listener.getsockname()[1]
         app = build_app(Service(subject, start), self._workers, self.port, self.token)
         self.address = f"http://{HOST}:{self.port}/#/{screen}?access={self.token}"
@@ -308,7 +303,6 @@ class PageServer:
             timeout_graceful_shutdown=2,
         )
         self._server = uvicorn.Server(config)
-        self._thread: threading.Thread | None = None
 
     def run(self, browser: bool = False) -> None:
         """Open the page in the browser, if wanted, and serve it until Ctrl-C, or until `stop`."""
@@ -336,5 +330,4 @@ class PageServer:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
-        if self._thread is not None:
-            self._thread.join(10)
+        self._thread.join(10)
