@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tests.helpers.for_each import for_each
-from tests.helpers.inference import Subject, untrained
+from tests.helpers.inference import untrained
 from tests.helpers.matrix import stack_of
 from torch import nn
 
@@ -21,6 +21,7 @@ from glassformer.explain.edits.effects import WhatIf, what_if
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.trace import trace
+from glassformer.run import Run
 from glassformer.utils.device import Computing, tuned
 
 TEXTS = {"classify": "a b good c, d", "translate": "abc de", "lm": "abc ba", "pretrain": "a b [MASK] c, d"}
@@ -183,7 +184,7 @@ def test_decoding_again_reads_the_edits_at_every_step_and_leaves_the_model_as_it
     changed = copy.deepcopy(e.subject.model)
     with torch.no_grad():
         changed.decoder.layers[0].cross_attention.o_proj.weight[:, 8:12] = 0
-    by_hand = explain(Subject(e.subject.task, changed), e.request)
+    by_hand = explain(Run(e.run.path, e.run.task, changed, e.run.device), e.request)
     result = e.what_if("decoder.0.cross.head2=0")
     assert result.answer_after == by_hand.streams[-1].text and result.answer_before == e.streams[-1].text
     given = explain(e.subject, TraceRequest(TEXTS["translate"], target="abc"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.matrix import matrix_run
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.serving import TEXTS
-from tests.helpers.small import CPU, config_of, data_of, small_run
+from tests.helpers.small import CPU, config_of, data_of, random_run
 
 from glassformer.errors import UsageError
 from glassformer.explain import trace
@@ -110,9 +109,7 @@ def test_a_saved_page_holds_the_weights_of_each_member(run: Run) -> None:
 @for_each("task", ["translate", "lm"])
 def test_members_of_generating_models_are_traced(task: str) -> None:
     config = config_of(task)
-    small = small_run(replace(config, model=replace(config.model, ensemble_size=2)), data_of(task))
-    torch.manual_seed(1)
-    run = Run(Path("runs") / task, small.task, small.task.build_model().eval(), CPU)
+    run = random_run(replace(config, model=replace(config.model, ensemble_size=2)), data_of(task), 1)
     text, options = TEXTS[task], {"max_new_tokens": 6, "temperature": 0.0}
     key = "translation" if task == "translate" else "text"
     for member, model in enumerate(run.model.members):

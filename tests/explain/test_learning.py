@@ -13,7 +13,7 @@ import pytest
 import torch
 from tests.helpers.for_each import for_each
 from tests.helpers.matrix import ANSWERS, LONG, TEXTS, matrix_run
-from tests.helpers.small import CPU, config_of, data_of
+from tests.helpers.small import CPU, config_of, data_of, random_run
 from tests.helpers.tiny_runs import Runs
 
 import glassformer
@@ -23,8 +23,6 @@ from glassformer.explain.explanation import Explanation, TraceRequest
 from glassformer.explain.learn.learning import Learner, LearningFacts, encode_answer, own_answer, training_settings
 from glassformer.explain.one_label import looked_at
 from glassformer.models.ensemble import members_of
-from glassformer.run import Run
-from glassformer.tasks import TASKS
 from glassformer.training.loop import RunContext, TrainState, optimizer_step
 
 
@@ -47,10 +45,8 @@ def test_steps_are_those_of_the_training_loop(task: str, optimizer: str) -> None
     """Three steps give the same weights and states, to the bit, as the loop's own step on a batch of this text."""
     config = config_of(task, optimizer=optimizer, ema_decay=0.0, word_mask_prob=0.0, word_unknown_prob=0.0)
     config = replace(config, train=replace(config.train, adversarial=0.0), model=replace(config.model, dropout=0.0))
-    built = TASKS[task].from_data(config, data_of(task))
-    torch.manual_seed(2)
-    model = built.build_model()
-    run = Run(Path("runs") / task, built, model.eval(), CPU)
+    run = random_run(config, data_of(task), 2)
+    built, model = run.task, run.model
     text, answer = TEXTS[task], ANSWERS[task]
     encoded = encode_answer(run, TraceRequest(text), answer)
     learner = Learner(looked_at(run, TraceRequest(text)), encoded, training_settings(run, TraceRequest(text)))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests.explain.test_edits import TEXTS, explained
 from tests.helpers.for_each import for_each
-from tests.helpers.inference import Subject
 from tests.helpers.matrix import stack_of
 from tests.helpers.small import data_of
 
@@ -59,17 +57,15 @@ def test_a_head_is_set_to_its_mean_at_every_token(task: str) -> None:
     torch.testing.assert_close(both[0], both[1])
 
 
-def test_means_are_computed_once_for_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    e = explained("classify")
-    subject, read = Subject(e.subject.task, e.subject.model, path=tmp_path), list[str]()
-    (tmp_path / "config.json").write_text("{}")
+def test_means_are_computed_once_for_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    e, read = explained("classify"), list[str]()
 
     def load(*_: Any, **__: Any) -> Any:
         read.append("data")
         return data_of("classify")
 
     monkeypatch.setattr(reference, "load_run_data", load)
-    first, second = (explain(subject, TEXTS["classify"]).what_if("encoder.0.self.head0=mean") for _ in range(2))
+    first, second = (explain(e.run, TEXTS["classify"]).what_if("encoder.0.self.head0=mean") for _ in range(2))
     assert read == ["data"] and torch.equal(first.trace["logits"].value, second.trace["logits"].value)
 
 

@@ -5,45 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tests.helpers.for_each import for_each
+from tests.helpers.inference import untrained
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.recompute import check_every_record
-from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.explain.attribution import AttributeRequest, integrated_gradients, make_value_function
 from glassformer.explain.explanation import Explanation
 from glassformer.run import Run
-from glassformer.tasks import TASKS
 
 PAIRS = "card cards card lost xyzzy card"
-
-
-def hashed_ngram_run(**model: object) -> Run:
-    """Return a language model with random weights, those of the n-grams as large as the others."""
-    config = config_of("lm", word_mask_prob=0.0)
-    small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "max_ngram": 4}
-    config = replace(config, model=replace(config.model, **(small | model)))
-    task = TASKS["lm"].from_data(config, data_of("lm"))
-    torch.manual_seed(2)
-    network = task.build_model()
-    with torch.no_grad():
-        for name, p in network.named_parameters():
-            p.normal_() if "grams" in name else p.mul_(2.0) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
-    return Run(Path("runs/ngrams"), task, network.eval(), CPU)
+SIZES = {"n_layers": 2, "d_model": 16, "d_ff": 24}
 
 
 KINDS: dict[str, tuple[Callable[..., Run], str, dict[str, Any]]] = {
     "ngrams": (ngram_run, "refunds xyzzy card", {}),
     "bigrams": (lambda **changes: ngram_run(bigrams=40, **changes), PAIRS, {}),
-    "hashed": (hashed_ngram_run, "ab cd e", {"max_new_tokens": 1}),
+    "hashed": (partial(untrained, "lm", 0.0, max_ngram=4, **SIZES), "ab cd e", {"max_new_tokens": 1}),
 }
 
 
