@@ -17,7 +17,7 @@ from tests.helpers.inference import untrained
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.recompute import check_every_record
 
-from glassformer.explain.attribution import AttributeRequest, integrated_gradients, make_value_function
+from glassformer.explain.attribution import AttributeRequest, make_value_function
 from glassformer.explain.explanation import Explanation
 from glassformer.run import Run
 
@@ -149,19 +149,3 @@ def test_erase_removes_what_a_token_is_read_by(kind: str, mask_prob: float, meth
         drops = [value([]) - value([place]) for place in places]
         assert attribution.scores["text"] == pytest.approx(drops, abs=1e-5)
         assert kind == "bigrams" or min(map(abs, drops)) > 1e-4
-
-
-def test_integrated_gradients_equal_captum_with_ngrams() -> None:
-    from captum.attr import IntegratedGradients
-
-    value_fn = make_value_function(explained("ngrams"), AttributeRequest())
-    ours, completeness = integrated_gradients(value_fn, tolerance=1e-4)
-    assert completeness.relative < 1e-3
-    erased, kept = (value_fn.embedded(np.full((1, 3), on))[0] for on in (True, False))
-    assert not torch.equal(kept[0, 1], erased[0, 1])
-
-    def f(vectors: torch.Tensor) -> torch.Tensor:
-        return value_fn.quantity(value_fn.logits(value_fn.erased(np.full((len(vectors), 3), False)), [vectors]))
-
-    theirs = IntegratedGradients(f).attribute(kept, erased, n_steps=1000, method="gausslegendre")
-    np.testing.assert_allclose(ours, theirs.sum(-1)[0].detach().numpy(), atol=1e-3)
