@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import after_calls, exact_forward, exact_inference, exact_no_grad
 from glassformer.explain.edits.effects import (
+    BATCH_TOKENS,
     Measure,
     measure_of_answer,
     measure_of_difference,
@@ -44,8 +45,6 @@ from glassformer.text.tokenizer import UNK
 from glassformer.utils.console import announced
 from glassformer.utils.formatting import counted, shortened
 
-BATCH_TOKENS = 4096
-"""Maximum tokens per batch: more is not faster on a CPU, since they do not fit in its caches."""
 MAX_LOGITS = 1 << 26
 """Maximum logits per batch, a quarter of a gigabyte."""
 
@@ -277,8 +276,6 @@ TOLERANCE = 0.02
 """Maximum error, relative to |f(x) − f(x')|."""
 MIN_RANGE = 1e-6
 """Minimum |f(x) − f(x')| to divide an error by."""
-GRADIENT_TOKENS = 4096
-"""Maximum tokens in a batch of path points."""
 
 
 @dataclass(frozen=True)
@@ -360,7 +357,7 @@ def path(value_fn: ValueFunction) -> Along:
         value_fn.embedded(value_fn.tokens_of(np.full((1, value_fn.n_words), erased))) for erased in (True, False)
     )
     differences = [end - start for end, start in zip(ends, starts, strict=True)]  # (1, L, D) each
-    size = max(1, GRADIENT_TOKENS // len(value_fn.word_of))
+    size = max(1, BATCH_TOKENS // len(value_fn.word_of))
 
     def along(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, slopes = [], []

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -151,7 +150,7 @@ def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
 
 
 BATCH_TOKENS = 4096
-"""Maximum number of tokens of a batch."""
+"""Maximum tokens of a batch: more is not faster on a CPU, since they do not fit in its caches."""
 
 
 class BatchedEdits:
@@ -353,7 +352,7 @@ def swept(
     return Sweep(rows, measure.unit, measure.target, measure.contrast, measure.positions[0], float(whole.sum()))
 
 
-Explain = Callable[[Subject, TraceRequest], Explanation]
+Explain = Callable[[Subject, TraceRequest, str], Explanation]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -406,7 +405,7 @@ class WhatIf:
 
 
 def explain_edited(
-    subject: Subject, request: TraceRequest, trace_id: str, explain: Explain | None = None
+    subject: Subject, request: TraceRequest, trace_id: str, explain: Explain = compute_explanation
 ) -> Explanation:
     """Return the explanation of a text under the edits of the request: the tokens are those without edits."""
     for edit in request.edits:
@@ -416,14 +415,13 @@ def explain_edited(
 
 
 def explain_unedited(
-    subject: Subject, request: TraceRequest, trace_id: str = "t1", explain: Explain | None = None
+    subject: Subject, request: TraceRequest, trace_id: str = "t1", explain: Explain = compute_explanation
 ) -> tuple[Explanation, Explanation | None]:
     """Return the explanations of the text of a request without its edits, and of its second text."""
-    first, second = (partial(compute_explanation, trace_id=f"{trace_id}-{which}") for which in ("without", "other"))
-    base = (explain or first)(subject, request.without_edits())
+    base = explain(subject, request.without_edits(), f"{trace_id}-without")
     if request.other_text is None:
         return base, None
-    return base, (explain or second)(subject, of_same_label(request.of_other_text(), base.subject))
+    return base, explain(subject, of_same_label(request.of_other_text(), base.subject), f"{trace_id}-other")
 
 
 def with_edits(

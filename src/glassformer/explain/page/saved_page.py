@@ -287,7 +287,7 @@ def _rank(step: Step) -> int:
 def packed_tensor(values: np.ndarray, *, exact: bool = False, tiny: bool = False) -> PackedTensor:
     """Return values as they stand in a file: 16-bit floats where they fit, unless all are `tiny` or wanted exactly."""
     largest = float(np.abs(values).max(initial=0.0)) if tiny else 1.0
-    data, dtype = pack(values, "f32" if exact or 0 < largest < SMALLEST_F16 else "f16")
+    data, dtype = pack(values, half=not (exact or 0 < largest < SMALLEST_F16))
     return {"dtype": dtype, "shape": list(values.shape), "data": base64.b64encode(data).decode("ascii")}
 
 

@@ -85,9 +85,9 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
-def tensor_response(array: np.ndarray, dtype: str) -> Response:
+def tensor_response(array: np.ndarray) -> Response:
     """Return the values as little-endian bytes in row-major order, with shape and type in the headers."""
-    data, sent = pack(array, dtype)
+    data, sent = pack(array)
     headers = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": sent}
     return Response(data, 200, headers, "application/octet-stream")
 
@@ -203,8 +203,7 @@ def build_app(
 
     async def tensor(request: Request) -> Response:
         wanted = *request.path_params.values(), request.query_params.get("slice", "")
-        values = await _within(request, reader, partial(service.tensor, *wanted), seconds)
-        return tensor_response(values, request.query_params.get("dtype", "f32"))
+        return tensor_response(await _within(request, reader, partial(service.tensor, *wanted), seconds))
 
     async def file(request: Request) -> Response:
         name = request.url.path[1:] or "index.html"
