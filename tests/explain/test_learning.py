@@ -236,7 +236,6 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, cli: Callable)
     assert glassformer.load(kept).predict("a good film")["label"] in ("neg", "pos")
     learned = cli("learn", runs.classify, "a zzyzx film", "neg", "--steps", 2, "-o", page).ok
     assert '"learn_steps":2' in page.read_text(encoding="utf-8").replace(": ", ":")
-    learned = cli("learn", runs.classify, "a zzyzx film", "neg", "--steps", 2)
     for words in ("unknown to the model", "models together", "the schedule of the learning rate", "loss_after"):
         assert words in learned.out + learned.err
     translated = cli("learn", runs.translate, "number 3", "Nummer 7", "--steps", 1)

@@ -262,8 +262,7 @@ class Training:
                 raise UsageError(f"this training cannot continue: it is {state}", "resume it in its terminal")
             if why := self._why_no_control(state):
                 raise UsageError(why)
-            current, rows = self._control.read(), self.log.rows
-            newest = rows[-1].step if rows else 0
+            current, newest = self._control.read(), self.log.rows[-1].step  # one that waits for its first is refused
             controls = {
                 "pause": PAUSE if current.until is None else current,
                 "step": PAUSE if current.until is None else Control(until=max(current.until, newest) + 1),
@@ -426,17 +425,15 @@ def attention_map(explanation: Explanation) -> AttentionMap | None:
 def default_texts(subject: Subject) -> dict[str, Any]:
     """Return a few texts, those the run was evaluated on or else of its validation split, and why there are none."""
     config, is_cut = subject.task.config, subject.task.running_text
-    if texts := examples(subject)[:N_DEFAULT]:
-        return {"texts": [from_border(text) if is_cut else text for text in texts], "missing": None}
+    texts = examples(subject)
     try:
-        data = load_run_data(subject.path, subject.task.schema, config.data, allow_changed=False)
+        texts = texts or load_run_data(subject.path, subject.task.schema, config.data, allow_changed=False).valid.text
     except (GlassformerError, OSError) as error:
         message = error.message if isinstance(error, GlassformerError) else str(error)
         return {"texts": [], "missing": f"The texts of this run cannot be read: {message}"}
-    texts = [text for text in map(str, data.valid.text[:200]) if text.strip()]
     if subject.task.tokenizer.separator:  # half of a pair is none
         texts = [text for text in texts if len(text) <= MAX_PROBE_CHARACTERS]
-    short = sorted(dict.fromkeys(texts), key=len)[:N_DEFAULT]
+    short = sorted(dict.fromkeys(filter(str.strip, texts[:200])), key=len)[:N_DEFAULT]
     short = [from_border(text[:MAX_PROBE_CHARACTERS]) if is_cut else text[:MAX_PROBE_CHARACTERS] for text in short]
     return {"texts": short, "missing": None if short else "The validation split of this run holds no text."}
 

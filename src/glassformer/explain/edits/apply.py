@@ -252,7 +252,7 @@ class Edits:
         record = self.records[edit.step]
         axes = [axis.name for axis in record.axes]
         here = _places(record, edit.slice, record.value)
-        if KINDS[edit.kind].decimals and not record.value.is_floating_point():
+        if edit.kind != "set" and not record.value.is_floating_point():
             raise UsageError(f"{edit.step} holds no decimal numbers, so it can only be set", "as in: …=0")
         if edit.kind == "mean":
             if not has_mean(record):

@@ -38,16 +38,14 @@ class EditKind:
         written: what follows the step and its slice; NUMBER stands for a number.
         change: returns the new numbers of the slice, given the present ones and the number of the edit; None where they
             come from elsewhere: a second text, the means of reference texts, the state before the layer.
-        decimals: the step must hold decimal numbers.
     """
 
     written: str
     change: Callable[[Tensor, float], Tensor] | None = None
-    decimals: bool = True
 
 
 KINDS = {
-    "set": EditKind("=NUMBER", torch.full_like, decimals=False),
+    "set": EditKind("=NUMBER", torch.full_like),
     "scale": EditKind("*NUMBER", torch.mul),
     "B": EditKind("=B"),
     "mean": EditKind("=mean"),
