@@ -424,9 +424,7 @@ def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedTex
     room = t.room(max_len)
     warnings = input_warnings(len(ids), ids[:room], t, "the text", "head", t.room(reads))
     source = t.with_end(t.framed(ids[:room])) or [t.pad_id]
-    source_spans = framed_spans(t, spans[:room])
-    source_spans += [None] * (len(source) - len(source_spans))
-    src = make_stream(t, "source", source, source_spans, request.text)
+    src = make_stream(t, "source", source, framed_spans(t, spans[:room]), request.text)
     if request.target is not None:
         target, text = t.of_targets.encode(request.target), request.target
         output, finished, output_spans = target[:max_len], True, [*t.of_targets.offsets(text)[:max_len]]
@@ -445,7 +443,8 @@ def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedTex
     tgt_in = [t.bos_id, *output][: min(model.max_len, MAX_TOKENS)]
     if len(tgt_in) <= len(output):
         warnings.append(f"the translation has {len(output)} tokens, of which the first {len(tgt_in) - 1} are shown")
-    first, n_given = (0, len(tgt_in)) if decode.kind == "given" else (len(request.prefix), 1 + len(request.prefix))
+    first = len(request.prefix)
+    n_given = None if decode.kind == "given" else 1 + first
     tgt = make_stream(t, "target", tgt_in, [None, *output_spans][: len(tgt_in)], text, n_given=n_given)
     read = {"src": src, "tgt_in": tgt}
     return EncodedText(
@@ -555,12 +554,11 @@ def encode_for_language_model(subject: Subject, request: TraceRequest) -> Encode
         decode, new, finished = DecodeLog("given", settings), list[int](), False
     else:
         room, limit = max(1, context - (len(prompt) - start)), MAX_EDITED_TOKENS - len(prompt)
+        fewer = min(settings.max_new_tokens, room)
         if "max_new_tokens" not in request.decode:
-            fewer = min(settings.max_new_tokens, limit if limit > 0 else DEFAULT_NEW_TOKENS, room)
-        else:
-            fewer = min(settings.max_new_tokens, room)
-            if fewer < settings.max_new_tokens:
-                warnings.append(f"max_new_tokens was lowered to {room}, to fit into the {context} tokens shown")
+            fewer = min(fewer, limit) if limit > 0 else fewer
+        elif fewer < settings.max_new_tokens:
+            warnings.append(f"max_new_tokens was lowered to {room}, to fit into the {context} tokens shown")
         settings = replace(settings, max_new_tokens=fewer)
         # A random number depends on the position in the whole text, so prediction's decoder gets all of it.
         whole = [prompt if context == model.max_len else prompt[start:]]

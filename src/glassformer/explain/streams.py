@@ -10,6 +10,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from os.path import commonprefix
 from typing import Literal, TypeAlias
 
@@ -128,7 +129,8 @@ def make_stream(
         tokenizer: the tokenizer of the ids.
         name: text, source or target.
         ids: the tokens, with [BOS] and [EOS].
-        spans: for each token its characters text[start:end]; None where it has none.
+        spans: for each token its characters text[start:end]; None where it has none, as the last ones that are left
+            out.
         text: the text.
         n_given: the number of tokens that the model did not generate; None for all.
     """
@@ -136,7 +138,7 @@ def make_stream(
     special_ids = tokenizer.special_ids - {tokenizer.unk_id}
     special = [i in special_ids for i in ids]
     unknown = [i == tokenizer.unk_id for i in ids]
-    spans = [None if s else span for s, span in zip(special, spans or [None], strict=True)]
+    spans = [None if s else span for s, span in zip_longest(special, spans)]
     words, word_texts = group_words(text, spans, unknown)
     n_given = len(ids) if n_given is None else n_given
     return Stream(name, ids, tokenizer.tokens(ids), special, unknown, padding, words, word_texts, spans, text, n_given)

@@ -162,8 +162,12 @@ class View:
         """Return the model of this member, with all its answers."""
         return member_of(self.weights, self.member)
 
-    @cached_property
+    @property
     def model(self) -> nn.Module:
+        return self._model
+
+    @cached_property
+    def _model(self) -> nn.Module:
         return self.other or self._one(self.whole)
 
     @cached_property
