@@ -150,7 +150,8 @@ def group_words(text: str, spans: Sequence[Span | None], unknown: Sequence[bool]
     A word is a run of letters and digits (an apostrophe may be inside), any other mark, or a line break. A token that
     covers several merges them; a space belongs to the word after it. Tokens without a span get -1, except unknown ones.
     """
-    units = _units(text)
+    # The spans of words, single marks and line breaks in order, without spaces.
+    units = [match.span() for match in _UNIT.finditer("".join(map(_character_kind, text)))]
     starts, ends = [start for start, _ in units], [end for _, end in units]
     words: list[int | None] = []
     # First and last unit of each word; empty for an unknown token.
@@ -203,11 +204,6 @@ def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[S
 _UNIT = re.compile(r"w(?:[wjz]|(?<=z).|'(?=[ws]))*|l(?:[ljz]|(?<=z).)*|[^ ](?:[jz]|(?<=z).)*")
 """A word with apostrophes inside, line breaks, or another character alone, with the joiners (j) after each; and what
 follows a zero-width joiner (z). Each letter is the kind of one character."""
-
-
-def _units(text: str) -> list[Span]:
-    """Return the spans of words, single marks and line breaks of a text in order, without spaces."""
-    return [match.span() for match in _UNIT.finditer("".join(map(_character_kind, text)))]
 
 
 def _character_kind(character: str) -> str:
