@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import torch
-from tests.helpers.small import CPU, config_of, data_of
+from tests.helpers.small import config_of, data_of, random_run
 
 from glassformer.data.splits import TextData
 from glassformer.run import Run
-from glassformer.tasks import TASKS
 
 Parts = tuple[str, dict[str, Any]]
 
@@ -51,10 +48,4 @@ def subject_of(parts: Parts, data: TextData | None = None, max_len: int = 24, **
         text=replace(config.text, max_len=max_len, **text),
         decode=replace(config.decode, max_new_tokens=8),  # a random model never ends
     )
-    task = TASKS[config.task].from_data(config, data or data_of(name))
-    torch.manual_seed(1)
-    network = task.build_model()
-    with torch.no_grad():
-        for p in network.parameters():  # answers that depend strongly on the text, biases that are not zero
-            p.mul_(2.0) if p.ndim > 1 and p.any() else p.add_(0.3 * torch.randn_like(p))
-    return Run(Path("runs") / name, task, network.eval(), CPU)
+    return random_run(config, data or data_of(name), seed=1)

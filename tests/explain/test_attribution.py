@@ -13,6 +13,7 @@ import pytest
 import torch
 from tests.helpers.for_each import for_each
 from tests.helpers.inference import infer, untrained
+from torch import Tensor
 
 from glassformer.errors import UsageError
 from glassformer.explain import attribution as integrated_gradients_module
@@ -272,7 +273,7 @@ def test_the_model_is_as_before_and_other_threads_run_it_as_usual() -> None:
     assert not any(m._forward_hooks for m in model.modules())
     assert all(p.grad is None for p in model.parameters())
     value_fn = make_value_function(e, AttributeRequest(prediction=1))
-    rows = [torch.zeros(1, ids.shape[1], 32) for ids in value_fn.ids]
+    rows = [torch.zeros(1, len(words), 32) for words in value_fn.words.values()]
     model.eval()
     with ThreadPoolExecutor(1) as pool, torch.no_grad():
         expected = model(**e.model_inputs)
@@ -308,3 +309,56 @@ def test_what_erases_a_word_is_named_and_of_a_model_without_word_masking_warned_
     assert (masked.erased_with, unmasked.erased_with) == ("[MASK]", "[UNK]")
     assert not any("masking" in one for one in masked.warnings)
     assert any("word masking" in one for one in unmasked.warnings)
+
+
+CASES: list[tuple[str, str, int, int | None, dict[str, Any]]] = [
+    *(
+        ("classify", "a b c good d e f", 0, None, {"positions": positions, "pooling": pooling, "activation": "gelu"})
+        for positions, pooling in (("sinusoidal", "mean"), ("learned", "first"), ("rotary", "mean"))
+    ),
+    ("translate", "abcdef", 4, None, {"pre_norm": True, "activation": "gelu"}),
+    ("translate", "abcdef", 4, 8, {"pre_norm": False, "activation": "gelu"}),
+    ("lm", "ab cd e fg", 7, None, {"activation": "swiglu", "norm": "rms"}),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWarning")
+@for_each(("name", "text", "prediction", "foil", "model"), CASES)
+def test_integrated_gradients_equal_captum(name: str, text: str, prediction: int, foil: int | None, model: Any) -> None:
+    """On models that Captum supports: one embedding per stream."""
+    from captum.attr import LayerIntegratedGradients
+
+    subject = untrained(name, tie_embeddings=False, **model)
+    subject.model.double()
+    explanation = infer(subject, text, "fedcba")
+    value_fn = make_value_function(explanation, AttributeRequest(prediction=prediction, foil=foil))
+    ours, completeness = integrated_gradients(value_fn, tolerance=1e-4)
+    assert completeness.relative < 1e-3
+    inputs = explanation.model_inputs
+    mask = inputs.get("padding_mask", inputs.get("src_padding_mask"))
+
+    def quantity(*ids: Tensor) -> Tensor:
+        masks = [] if mask is None else [mask.expand(len(ids[0]), -1)]
+        logits = subject.model(*ids, *masks)
+        if logits.ndim == 3:
+            logits = logits[:, value_fn.position]
+        if value_fn.measure.foil is not None:
+            return logits[:, value_fn.measure.ids[0]] - logits[:, value_fn.measure.foil]
+        return logits.log_softmax(dim=-1)[:, value_fn.measure.ids[0]]
+
+    nothing = value_fn.erased(value_fn.tokens_of(np.ones((1, value_fn.n_words), dtype=bool)))
+    ids, erased = (tuple(x[n] for n in ("ids", "src", "tgt_in") if n in x) for x in (value_fn.inputs, nothing))
+    several = len(erased) > 1
+    theirs = LayerIntegratedGradients(
+        quantity, [*value_fn.embeddings] if several else value_fn.embeddings[0]
+    ).attribute(
+        ids if several else ids[0],
+        erased if several else erased[0],
+        n_steps=600,
+        method="gausslegendre",
+        internal_batch_size=200,
+    )
+    for stream, of_stream in zip(value_fn.words, theirs if several else [theirs], strict=True):
+        expected = of_stream.sum(dim=-1)[0].detach().numpy()
+        assert np.abs(expected).max() > 1e-2
+        assert np.abs(np.array(value_fn.by_stream(ours)[stream]) - expected).max() < 1e-3

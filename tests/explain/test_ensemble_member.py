@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
 from tests.helpers.matrix import matrix_run
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.serving import TEXTS
-from tests.helpers.small import CPU, config_of, data_of, small_run
+from tests.helpers.small import CPU, config_of, data_of, random_run
 
 from glassformer.errors import UsageError
 from glassformer.explain import trace
 from glassformer.explain.explanation import TraceRequest, compute_decoding, explain
 from glassformer.explain.page.manifest import run_info
-from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.run import Run
 
 TEXT = "refunds xyzzy card"
@@ -99,20 +96,10 @@ def test_a_trace_of_an_ensemble_names_its_members(run: Run) -> None:
     assert check.ok
 
 
-def test_a_saved_page_holds_the_weights_of_each_member(run: Run) -> None:
-    first, second = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (1, 2))
-    data = Page(saved_page_html(first, other=second)[0]).data()
-    assert [trace["request"]["member"] for trace in data["traces"]] == [1, 2]
-    assert data["tensors"]["t1"]["ngrams.weight"] != data["tensors"]["t2"]["ngrams.weight"]
-    assert data["erased"][0]["erased"]["original"] == pytest.approx(first.attribute("erase").value, abs=1e-6)
-
-
 @for_each("task", ["translate", "lm"])
 def test_members_of_generating_models_are_traced(task: str) -> None:
     config = config_of(task)
-    small = small_run(replace(config, model=replace(config.model, ensemble_size=2)), data_of(task))
-    torch.manual_seed(1)
-    run = Run(Path("runs") / task, small.task, small.task.build_model().eval(), CPU)
+    run = random_run(replace(config, model=replace(config.model, ensemble_size=2)), data_of(task), 1)
     text, options = TEXTS[task], {"max_new_tokens": 6, "temperature": 0.0}
     key = "translation" if task == "translate" else "text"
     for member, model in enumerate(run.model.members):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from tests.helpers.for_each import for_each
-from tests.helpers.small import CPU, config_of, data_of
+from tests.helpers.small import config_of, data_of, random_run
 
 from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
@@ -25,7 +25,6 @@ from glassformer.explain.page.saved_page import written
 from glassformer.models import Translator
 from glassformer.run import Run
 from glassformer.runs.model_folder import save_checkpoint, save_snapshot
-from glassformer.tasks import TASKS
 from glassformer.training.loop import TrainState
 
 TEXTS = {"classify": "a b good c, d", "translate": "abcde", "lm": "abc ba"}
@@ -33,17 +32,11 @@ MODEL = ModelConfig(n_layers=2, d_model=16, n_heads=2, d_ff=32, dropout=0.1)
 Runs = dict[str, Run]
 
 
-def run_of(name: str, path: Path = Path("runs"), max_len: int = 24, seed: int = 3, **model: object) -> Run:
+def run_of(name: str, path: Path = Path("runs"), max_len: int = 24, seed: int = 1, **model: object) -> Run:
     """Return a run with random weights whose predictions do not depend on rounding."""
-    config = replace(config_of(name), model=replace(MODEL, **model))
-    config = replace(config, text=replace(config.text, max_len=max_len))
-    task = TASKS[config.task].from_data(config, data_of(name))
-    torch.manual_seed(seed)
-    network = task.build_model()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(1.7)
-    return Run(path, task, network.eval(), CPU)
+    config = config_of(name)
+    config = replace(config, model=replace(MODEL, **model), text=replace(config.text, max_len=max_len))
+    return random_run(config, data_of(name), seed, path=path)
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ def test_a_layer_is_skipped_on_top_of_edits_of_what_it_reads(task: str) -> None:
 @pytest.mark.parametrize(("task", "case"), HALF_SLOW)
 def test_a_saved_page_holds_what_the_served_page_answers(task: str, case: str) -> None:
     e = explained(task, case)
-    page, dropped = saved_page_html(e, parameters=True)
+    page, dropped = saved_page_html(e)
     data, service = Page(page).data(), Service(e.run)
     assert dropped == [] and data["run"] == as_json({k: v for k, v in service.run().items() if k != "start"})
     ids = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -79,7 +80,7 @@ def start() -> Iterator[Start]:
     def make(seconds: float = 30, n_waiting: int = 32) -> tuple[Client, Echo]:
         listener, service = listen(0), Echo()
         port, worker = listener.getsockname()[1], Watched(n_waiting, service.work)
-        token = security.new_token()
+        token = secrets.token_urlsafe(16)
         app = build_app(service, (worker, worker), port, token, seconds)
         server = uvicorn.Server(uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="critical"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -144,7 +145,6 @@ def test_questions_need_the_token(client: Client) -> None:
             body = {"text": "a"} if method == "POST" else None
             answer = client.request(method, f"{path}?token={client.token}", body, given)
             assert answer.status == 401 and answer.json()["error"]["kind"] == "RequestError"
-    assert len({security.new_token() for _ in range(100)}) == 100 and len(security.new_token()) >= 20
 
 
 def test_questions_are_json_objects(client: Client) -> None:

@@ -14,13 +14,15 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from tests.explain.test_report import Page
+from tests.helpers.for_each import for_each
 from tests.helpers.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import service
+from glassformer.explain.page.manifest import MAX_F16, MAX_TENSOR_BYTES, pack
 from glassformer.explain.page.saved_page import asset
-from glassformer.explain.page.server import TOKEN, PageServer, RequestError, listen
+from glassformer.explain.page.server import TOKEN, PageServer, RequestError, listen, tensor_response
 from glassformer.run import Run
 
 Clients = dict[str, tuple[Run, Client]]
@@ -33,6 +35,8 @@ def clients() -> Iterator[Clients]:
     runs = {name: tiny_run(name) for name in TEXTS}
     with ExitStack() as stack:
         served = {n: stack.enter_context(PageServer(r, port=0, start=[{"text": TEXTS[n]}])) for n, r in runs.items()}
+        tokens = {server.token for server in served.values()}
+        assert len(tokens) == 3 and min(map(len, tokens)) >= 20, "each has a secret of its own"
         yield {name: (runs[name], Client(s.port, s.token)) for name, s in served.items()}
 
 
@@ -64,14 +68,12 @@ def test_a_run_and_every_tensor_of_a_text_are_what_python_has(clients: Clients, 
         np.testing.assert_array_equal(values(answer), reference.tensor(id), err_msg=id)
 
 
-def test_slices_and_half_precision(client: Client) -> None:
+def test_slices(client: Client) -> None:
     trace = client.post("/api/trace", {"text": TEXTS["classify"]}).json()["id"]
     base = f"/api/trace/{trace}/t/encoder.0.self.weights"
     whole = values(client.request("GET", base))
     np.testing.assert_array_equal(values(client.request("GET", f"{base}?slice=head:1")), whole[1])
-    half = client.request("GET", f"{base}?slice=head:1%3Btoken:0-2&dtype=f16")
-    assert half.headers["x-dtype"] == "f16"
-    np.testing.assert_allclose(values(half), whole[1, :2], atol=5e-4)
+    np.testing.assert_array_equal(values(client.request("GET", f"{base}?slice=head:1%3Btoken:0-2")), whole[1, :2])
 
 
 def test_what_is_not_there_or_no_question_is_refused_with_a_sentence(clients: Clients) -> None:
@@ -83,7 +85,7 @@ def test_what_is_not_there_or_no_question_is_refused_with_a_sentence(clients: Cl
         *((client, f"/api/trace/{path}", None, 404) for path in ("t99/t/logits", "/t/logits")),
         *(
             (client, f"/api/trace/{trace}/t/{path}", None, 400)
-            for path in ("x", "logits?slice=head:99", "logits?slice=%00", "logits?dtype=f64", "..%2f..%2fx")
+            for path in ("x", "logits?slice=head:99", "logits?slice=%00", "..%2f..%2fx")
         ),
         *((client, "/api/trace", {"text": "a"} | one, 400) for one in edits),
         *((client, "/api/trace", one, 400) for one in ({"text": 3}, {"text": "a", "checkpoint": "../../x"})),
@@ -234,3 +236,30 @@ def test_what_is_small_is_sent_at_once() -> None:
     """No connection waits for larger packets; each answer had taken 40 ms."""
     with listen(0) as listener, socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@for_each(
+    ("array", "half", "sent", "layout"),
+    [
+        (np.linspace(-3, 3, 12).reshape(3, 4), False, "f32", "<f4"),
+        (np.linspace(-3, 3, 12).reshape(3, 4), True, "f16", "<f2"),
+        (np.array([1.0, -MAX_F16 * 1.01]), True, "f32", "<f4"),
+        (np.array([1.0, -np.inf, np.nan]), True, "f16", "<f2"),
+        (np.array([[True, False]]), True, "u8", "u1"),
+        (np.array([3, 70_000], dtype=np.int64), True, "i32", "<i4"),
+        (np.array(2.5, np.float32), False, "f32", "<f4"),
+        (np.zeros((0, 4), np.float32), True, "f16", "<f2"),
+        (np.arange(6, dtype=">f4").reshape(2, 3).T, False, "f32", "<f4"),
+    ],
+)
+def test_bytes_are_little_endian_rows(array: np.ndarray, half: bool, sent: str, layout: str) -> None:
+    data, dtype = pack(array, half)
+    assert dtype == sent
+    back = np.frombuffer(data, layout).reshape(array.shape)
+    np.testing.assert_allclose(back, array, rtol=1e-3 if sent == "f16" else 1e-7)
+    assert [int(n) for n in tensor_response(array).headers["X-Shape"].split(",") if n] == [*array.shape]
+
+
+def test_what_is_too_large_is_refused() -> None:
+    with pytest.raises(UsageError, match="too large to send"):
+        pack(np.broadcast_to(np.float32(0), (MAX_TENSOR_BYTES // 4 + 1,)))

@@ -68,7 +68,7 @@ def test_a_saved_page_has_the_head_of_each_label() -> None:
     first = explain(run, TraceRequest(text))
     second = explain(run, TraceRequest(text, label="good"), trace_id="t2")
     assert shown(first) != shown(second)
-    tensors = Page(saved_page_html(first, other=second, parameters=True, seconds=0)[0]).data()["tensors"]
+    tensors = Page(saved_page_html(first, other=second, seconds=0)[0]).data()["tensors"]
     assert "embedding.weight" not in tensors["t2"], "what both share is stored once"
     for e in (first, second):
         np.testing.assert_allclose(tensor(tensors[e.id]["head.weight"]), e["head.weight"], rtol=1e-3)

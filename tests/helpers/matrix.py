@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from tests.helpers.exports import WORDS, run_of
-from tests.helpers.small import CPU, config_of, data_of
+from tests.helpers.small import config_of, data_of, random_run
 
 from glassformer.cli.flags import run_folder
 from glassformer.config import DataConfig
@@ -123,20 +123,15 @@ def matrix_run(task: str, members: int = 1, max_len: int = MAX_LEN, seed: int = 
         files = DataConfig(pair_column="second")
         config = replace(config, model=replace(model, n_segments=2), data=files)
         data = replace(data, train=replace(data.train, text=[f"{text} [SEP] {text[::-1]}" for text in data.train.text]))
-    built = TASKS[kind].from_data(config, data)
-    torch.manual_seed(seed)
-    network = built.build_model()
-    with torch.no_grad():
-        for p in network.parameters():
-            p.mul_(3.0) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
+    run = random_run(config, data, seed, scale=3.0, path=Path("runs") / task)
     if task == "multilabel":  # each label is near its threshold, so that other texts have other answers
-        for member in members_of(network):
-            [answer] = built.predict(member, [TEXTS[task]], decode)
+        for member in members_of(run.model):
+            [answer] = run.task.predict(member, [TEXTS[task]], decode)
             p = torch.tensor([*answer["probabilities"].values()])
             with torch.no_grad():
                 # No two are equal, and no printed digit is near a half: another processor rounds in another way.
                 member.head.bias.sub_(p.logit() - 0.004 * torch.arange(1, len(p) + 1))  # pyright: ignore
-    return Run(Path("runs") / task, built, network.eval(), CPU)
+    return run
 
 
 def with_temperature(run: Run, temperature: float | None = 2.5) -> Run:

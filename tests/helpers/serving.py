@@ -9,11 +9,9 @@ import http.client
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import torch
-from tests.helpers.small import CPU, small
+from tests.helpers.small import config_of, data_of, random_run
 
 from glassformer.explain.page.server import TOKEN
 from glassformer.run import Run
@@ -24,11 +22,8 @@ DTYPES = {"f32": "<f4", "f16": "<f2", "i32": "<i4", "u8": "u1"}
 
 def tiny_run(name: str, max_len: int = 24) -> Run:
     """A model with random weights, as `glassformer.load` would give it."""
-    torch.manual_seed(0)
-    task = small(name).task
-    config = replace(task.config, text=replace(task.config.text, max_len=max_len))
-    task = type(task)(config, task.tokenizer, task.label_names)
-    return Run(Path("runs") / name, task, task.build_model().eval(), CPU)
+    config = config_of(name)
+    return random_run(replace(config, text=replace(config.text, max_len=max_len)), data_of(name))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from glassformer.config import Config, DecodeConfig, ModelConfig, TextConfig, Tr
 from glassformer.data.batches import Batch
 from glassformer.data.splits import Split, TextData
 from glassformer.nn.dropout import Dropout
+from glassformer.run import Run
 from glassformer.runs.model_folder import tensor_chunks
 from glassformer.runs.records import StepMetrics
 from glassformer.tasks import TASKS, Task
@@ -65,6 +67,17 @@ def data_of(task: str, n: int = 60, seed: int = 0) -> TextData:
         return Split(["".join(words)], None, name)
 
     return TextData(split("train", n), split("valid", max(8, n // 4)), split("test", max(8, n // 4)))
+
+
+def random_run(config: Config, data: TextData, seed: int = 0, scale: float = 2.0, path: Path | None = None) -> Run:
+    """A run of random weights whose predictions depend strongly on the text; no bias and no norm is as it begins."""
+    task = TASKS[config.task].from_data(config, data)
+    torch.manual_seed(seed)
+    model = task.build_model()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(scale) if p.ndim > 1 and p.any() else p.add_(0.3 * torch.randn_like(p))
+    return Run(path or Path("runs") / config.task, task, model.eval(), CPU)
 
 
 def without_dropout(model: nn.Module) -> nn.Module:

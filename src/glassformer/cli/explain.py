@@ -127,13 +127,13 @@ def write_page(out: str, page: str, sentences: Sequence[str]) -> None:
         logger.info(sentence)
 
 
-def save_page(out: str, explanation: Any, other: Any = None, **shown: Any) -> None:
-    """Write the page of an explanation; `shown` as of `saved_page_html`."""
+def save_page(out: str, explanation: Any, other: Any = None) -> None:
+    """Write the page of an explanation, and of another text to compare with."""
     from glassformer.explain.page.saved_page import saved_page_html
 
     if explanation.predictions:
         logger.info("weighing the words …")
-    page, lacks = saved_page_html(explanation, other=other, **shown)
+    page, lacks = saved_page_html(explanation, other=other)
     write_page(out, page, [*explanation.warnings, *lacks])
 
 

@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import after_calls, exact_forward, exact_inference, exact_no_grad
 from glassformer.explain.edits.effects import (
+    BATCH_TOKENS,
     Measure,
     measure_of_answer,
     measure_of_difference,
@@ -35,7 +36,7 @@ from glassformer.explain.edits.effects import (
     repeated,
 )
 from glassformer.explain.explanation import Explanation
-from glassformer.explain.inputs import NUMBER, Candidate, Prediction, output_of, readable, top_predictions
+from glassformer.explain.inputs import Candidate, Prediction, output_of, readable, top_predictions
 from glassformer.explain.request import MAX_PREFIX, Id, Request, ShortText
 from glassformer.explain.streams import StreamName, words_read
 from glassformer.nn.embeddings import TokenEmbedding
@@ -44,8 +45,6 @@ from glassformer.text.tokenizer import UNK
 from glassformer.utils.console import announced
 from glassformer.utils.formatting import counted, shortened
 
-BATCH_TOKENS = 4096
-"""Maximum tokens per batch: more is not faster on a CPU, since they do not fit in its caches."""
 MAX_LOGITS = 1 << 26
 """Maximum logits per batch, a quarter of a gigabyte."""
 
@@ -73,11 +72,6 @@ class ValueFunction:
     position: int | None
     measure: Measure
     erase_id: int
-
-    @property
-    def ids(self) -> list[Tensor]:
-        """Return the input ids, (1, L) per stream."""
-        return [self.inputs[INPUTS[name]] for name in self.words]
 
     @property
     def word_of(self) -> Int[np.ndarray, " T"]:
@@ -282,8 +276,6 @@ TOLERANCE = 0.02
 """Maximum error, relative to |f(x) − f(x')|."""
 MIN_RANGE = 1e-6
 """Minimum |f(x) − f(x')| to divide an error by."""
-GRADIENT_TOKENS = 4096
-"""Maximum tokens in a batch of path points."""
 
 
 @dataclass(frozen=True)
@@ -365,7 +357,7 @@ def path(value_fn: ValueFunction) -> Along:
         value_fn.embedded(value_fn.tokens_of(np.full((1, value_fn.n_words), erased))) for erased in (True, False)
     )
     differences = [end - start for end, start in zip(ends, starts, strict=True)]  # (1, L, D) each
-    size = max(1, GRADIENT_TOKENS // len(value_fn.word_of))
+    size = max(1, BATCH_TOKENS // len(value_fn.word_of))
 
     def along(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         values, slopes = [], []
@@ -572,12 +564,11 @@ def _erase_each(
     erased = [np.isin(np.arange(len(of)), each.get(name, ())) for each in (*erasures, {}) for name, of in by_stream]
     logits = value_fn.erased_logits(np.concatenate(erased).reshape(n + 1, -1))
     *values, original = value_fn.quantity(logits).tolist()
-    if explanation.is_number:  # in the place of a prediction; it is no choice, so that its probability is 1
-        predictions = [Prediction(None, x, [Candidate(0, NUMBER, x, 0.0)], None) for x in logits[:n, 0].tolist()]
-    else:
-        actual = explanation.predictions[prediction_index(explanation, request.prediction)].actual
-        following = [None if actual is None else actual.id] * n
-        predictions = top_predictions(explanation.subject.task, logits[:n], [value_fn.position] * n, following)
+    # A number is no choice: as a prediction it has the probability 1, and none follows.
+    row = prediction_index(explanation, request.prediction)
+    actual = None if explanation.is_number else explanation.predictions[row].actual
+    following = [None if actual is None else actual.id] * n
+    predictions = top_predictions(explanation.subject.task, logits[:n], [value_fn.position] * n, following)
     return [Erased(prediction, value, original) for prediction, value in zip(predictions, values, strict=True)]
 
 

@@ -253,21 +253,15 @@ class Explanation(EncodedText):
 
         return ExplanationPlots(self)
 
-    def save(self, path: str | Path, *, parameters: bool = False) -> None:
-        """Write the page with this explanation as one HTML file.
-
-        Args:
-            path: the .html file.
-            parameters: store all parameters, so that the page can recompute every step; by default those that fit in
-                1.5 MB with the rest.
-        """
+    def save(self, path: str | Path) -> None:
+        """Write the page with this explanation as one HTML file."""
         from glassformer.explain.page.saved_page import saved_page_html
 
         hint = 'as in: explanation.save("page.html")'
         check_type(path, (str, PathLike), "the path of an .html file", hint)
         if not Path(path).name:
             raise UsageError(f"expected the path of an .html file, not {str(path)!r}", hint)
-        atomic_write_text(Path(path), saved_page_html(self, parameters=parameters)[0])
+        atomic_write_text(Path(path), saved_page_html(self)[0])
 
     def keep(self, out: str | Path) -> Path:
         """Write the model that has learned an answer (`run.learn`) as a run without a log, and return its folder."""
@@ -324,12 +318,9 @@ def explain_encoded(
         trace_id: the name of the explanation on the page.
         started: when the work began, on `time.perf_counter`.
     """
-    output = output_of(records)
-    predictions = top_predictions(
-        view.task, rows_of(output)[: len(encoded.positions)], encoded.positions, encoded.following
-    )
-    decode = _scored(view, encoded, output)
-    answer, together, warnings = _answer(view, decode, encoded, output), None, encoded.warnings
+    output, n = output_of(records), len(encoded.positions)
+    predictions = top_predictions(view.task, rows_of(output)[:n], encoded.positions, encoded.following)
+    (decode, answer), together, warnings = _answered(view, encoded, output), None, encoded.warnings
     if view.together is not None:
         together = _answer_together(view.together, request, encoded)
         warnings = [*warnings, together_and_own(view, together, answer)]
@@ -373,24 +364,29 @@ def compute_decoding(subject: Subject, request: TraceRequest) -> tuple[DecodeLog
     return encoded.decode, text_answer(encoded.text, encoded.decode), encoded.streams
 
 
-def _scored(subject: Subject, encoded: EncodedText, output: Tensor | None) -> DecodeLog:
-    """Return the log; of a given target, or of the answer that a prompt should have, with the model's score of it."""
-    if output is None or encoded.decode.kind != "given":
-        return encoded.decode
-    log_probs, start = output.double().log_softmax(dim=-1), encoded.decode.first
-    ids = [token for token in encoded.following[start:] if token is not None]
-    log_prob = math.fsum(log_probs[i, token].item() for i, token in enumerate(ids, start))
-    score = log_prob / length_penalties(len(ids), encoded.decode.settings.length_penalty)[len(ids)]
-    finished = ids[-1] == subject.task.tokenizer.of_targets.eos_id
-    target = Hypothesis(ids[:-1] if finished else ids, score, log_prob, finished)
-    return replace(encoded.decode, hypotheses=[logged(target, subject.task.tokenizer)])
+def log_prob_of(encoded: EncodedText, output: Tensor) -> float:
+    """Return the log-probability of a text that was decoded or given, its prefix included, in the output for it."""
+    first = 0 if len(encoded.streams) > 1 else encoded.decode.first
+    rows = zip(output.double().log_softmax(dim=-1)[first:], encoded.following[first:], strict=True)
+    return math.fsum(row[token].item() for row, token in rows if token is not None)
 
 
-def _answer(view: View, decode: DecodeLog, encoded: EncodedText, output: Tensor | None) -> Answer:
-    """Return what a model answers, given the log of its decoding or its output for the text."""
+def _answered(view: View, encoded: EncodedText, output: Tensor | None) -> tuple[DecodeLog, Answer]:
+    """Return the log of decoding and what a model answers, given its output; None where the text was decoded.
+
+    Of a given target, or of the answer that a prompt should have, the log has the model's score.
+    """
+    decode = encoded.decode
+    if output is not None and decode.kind == "given":
+        ids = [token for token in encoded.following[decode.first :] if token is not None]
+        log_prob = log_prob_of(encoded, output)
+        score = log_prob / length_penalties(len(ids), decode.settings.length_penalty)[len(ids)]
+        finished = ids[-1] == view.task.tokenizer.of_targets.eos_id
+        target = Hypothesis(ids[:-1] if finished else ids, score, log_prob, finished)
+        decode = replace(decode, hypotheses=[logged(target, view.task.tokenizer)])
     if output is None or decode.hypotheses:
-        return text_answer(encoded.text, decode)
-    return answer_without_decoding(view, encoded.streams[0].text, encoded.decode.masked, output)
+        return decode, text_answer(encoded.text, decode)
+    return decode, answer_without_decoding(view, encoded.streams[0].text, decode.masked, output)
 
 
 def _answer_together(all_of: View, request: TraceRequest, encoded: EncodedText) -> Answer:
@@ -401,4 +397,4 @@ def _answer_together(all_of: View, request: TraceRequest, encoded: EncodedText) 
             output = exact_forward(all_of.model, **encoded.model_inputs)[0]
     else:
         encoded = encode(all_of, request)
-    return _answer(all_of, _scored(all_of, encoded, output), encoded, output)
+    return _answered(all_of, encoded, output)[1]

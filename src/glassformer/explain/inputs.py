@@ -137,7 +137,7 @@ class Prediction:
 def top_predictions(
     task: Task, logits: Float[Tensor, "N C"], positions: Sequence[int | None], following: Sequence[int | None]
 ) -> list[Prediction]:
-    """Return the predictions at N positions.
+    """Return the predictions at N positions; a bare encoder, or a regressor, has none.
 
     Args:
         task: the task, with its classes or tokenizer.
@@ -145,28 +145,24 @@ def top_predictions(
         positions: the index of each position in its stream; None for a classifier.
         following: the token after each position, None where nothing follows.
     """
-    if not positions:  # of a bare encoder, or a regressor
-        return []
-    values = finite(logits).detach().cpu().numpy()
+    logits = finite(logits).detach().cpu()
+    values, norms = logits.numpy(), logits.double().logsumexp(dim=1).tolist()
     n_top = min(MAX_CANDIDATES, values.shape[1])
     best = np.argpartition(-values, n_top - 1, axis=1)[:, :n_top]
     # By logit, then by id: of equal logits a greedy search takes the first.
     order = np.lexsort((best, -np.take_along_axis(values, best, axis=1)), axis=1)
     best = np.take_along_axis(best, order, axis=1)
-    wide = values.astype(np.float64)
-    peak = wide.max(axis=1)
-    norms = peak + np.log(np.exp(wide - peak[:, None]).sum(axis=1))
 
     def candidate(row: int, i: int) -> Candidate:
         logit = values[row, i]  # as the shortest decimal that rounds to it: as exact, and half as long in JSON
-        return Candidate(i, readable(task, i), float(str(logit)), round(float(logit) - float(norms[row]), 7))
+        return Candidate(i, readable(task, i), float(str(logit)), round(float(logit) - norms[row], 7))
 
     predictions: list[Prediction] = []
     for row, (position, token) in enumerate(zip(positions, following, strict=True)):
         top = [candidate(row, i) for i in best[row].tolist()]
         actual = None if token is None else candidate(row, token)
         rank = None if token is None else int((values[row] > values[row, token]).sum())
-        predictions.append(Prediction(position, float(norms[row]), top, actual, rank))
+        predictions.append(Prediction(position, norms[row], top, actual, rank))
     return predictions
 
 
@@ -341,8 +337,8 @@ class EncodedText:
 
 def following_tokens(ids: Sequence[int], finished: bool, eos: int, n: int) -> list[int | None]:
     """Return the token after each of n positions, given the tokens after the first position."""
-    after: list[int | None] = [*ids, eos] if finished else [*ids]
-    return [after[i] if i < len(after) else None for i in range(n)]
+    after = [*ids, *[eos] * finished][:n]
+    return [*after, *[None] * (n - len(after))]
 
 
 def framed_spans(t: Tokenizer, spans: Sequence[Span | None]) -> list[Span | None]:
@@ -374,17 +370,13 @@ def input_warnings(n: int, kept: Sequence[int], t: Tokenizer, name: str, keep: s
 
 def encode_for_classifier(subject: Subject, request: TraceRequest) -> EncodedText:
     """Encode a text as in training, with its n-grams and bigrams; of a tagger its words, joined by single spaces."""
-    t, text, read, keep = subject.task.tokenizer, subject.task.config.text, request.text, None
-    spans: Sequence[Span | None]
-    if subject.task.explain_as == "tagger":
-        words = read_running(read)
-        read, keep, spans = words.text, "head", words.given(t.offsets(words.text))
-    else:
-        spans = t.offsets(read)
-    ids, keep = t.encode(read), keep or text.truncate
-    [(_, surfaces)] = t.read([read]) if t.ngrams else [(ids, [""] * len(ids))]
-    kept = t.truncate(ids, t.room(min(text.max_len, MAX_TOKENS)), keep, [*zip(ids, spans, surfaces, strict=True)])
-    return encode_kept(subject, request, len(ids), kept, keep, t.room(text.max_len))
+    t, config = subject.task.tokenizer, subject.task.config.text
+    words = read_running(request.text) if subject.task.explain_as == "tagger" else None
+    text, keep = (words.text, "head") if words else (request.text, config.truncate)
+    [(ids, surfaces)], offsets = t.read([text]), t.offsets(text)
+    spans = words.given(offsets) if words else offsets
+    kept = t.truncate(ids, t.room(min(config.max_len, MAX_TOKENS)), keep, [*zip(ids, spans, surfaces, strict=True)])
+    return encode_kept(subject, request, len(ids), kept, keep, t.room(config.max_len))
 
 
 def encode_kept(
@@ -400,7 +392,7 @@ def encode_kept(
         keep: which part that is, of `PARTS`.
         reads: how many of them prediction reads.
     """
-    t = subject.task.tokenizer
+    t, predicts = subject.task.tokenizer, subject.task.explain_as not in ("regressor", "text_embedder")
     warnings = input_warnings(n, [id for id, *_ in kept], t, "the text", keep, reads)
     ids, spans = t.framed([id for id, *_ in kept]), framed_spans(t, [span for _, span, _ in kept])
     stream = make_stream(t, "text", ids, spans, request.text)
@@ -415,16 +407,11 @@ def encode_kept(
     return EncodedText(
         model_inputs=inputs,
         streams=[stream],
-        positions=[None],
-        following=[None],
+        positions=[None] * predicts,
+        following=[None] * predicts,
         decode=DecodeLog("none", subject.task.config.decode),
         warnings=warnings,
     )
-
-
-def encode_for_text_embedder(subject: Subject, request: TraceRequest) -> EncodedText:
-    """Encode a text as in prediction; nothing is predicted from its vector."""
-    return replace(encode_for_classifier(subject, request), positions=[], following=[])
 
 
 def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedText:
@@ -437,9 +424,7 @@ def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedTex
     room = t.room(max_len)
     warnings = input_warnings(len(ids), ids[:room], t, "the text", "head", t.room(reads))
     source = t.with_end(t.framed(ids[:room])) or [t.pad_id]
-    source_spans = framed_spans(t, spans[:room])
-    source_spans += [None] * (len(source) - len(source_spans))
-    src = make_stream(t, "source", source, source_spans, request.text)
+    src = make_stream(t, "source", source, framed_spans(t, spans[:room]), request.text)
     if request.target is not None:
         target, text = t.of_targets.encode(request.target), request.target
         output, finished, output_spans = target[:max_len], True, [*t.of_targets.offsets(text)[:max_len]]
@@ -458,7 +443,8 @@ def encode_for_translator(subject: Subject, request: TraceRequest) -> EncodedTex
     tgt_in = [t.bos_id, *output][: min(model.max_len, MAX_TOKENS)]
     if len(tgt_in) <= len(output):
         warnings.append(f"the translation has {len(output)} tokens, of which the first {len(tgt_in) - 1} are shown")
-    first, n_given = (0, len(tgt_in)) if decode.kind == "given" else (len(request.prefix), 1 + len(request.prefix))
+    first = len(request.prefix)
+    n_given = None if decode.kind == "given" else 1 + first
     tgt = make_stream(t, "target", tgt_in, [None, *output_spans][: len(tgt_in)], text, n_given=n_given)
     read = {"src": src, "tgt_in": tgt}
     return EncodedText(
@@ -488,7 +474,7 @@ def encode_for_masked_language_model(subject: Subject, request: TraceRequest) ->
     start = chunk + (first - chunk) // room * room
     stop = min(start + room, chunk + reads, len(ids))
     keep = "head" if start == 0 else "tail" if stop == len(ids) else "middle"
-    kept = [*zip(ids, spans, surfaces or [""] * len(ids), strict=True)][start:stop]
+    kept = [*zip(ids, spans, surfaces, strict=True)][start:stop]
     encoded = encode_kept(subject, request, len(ids), kept, keep, min(reads, len(ids) - chunk))
     [stream] = encoded.streams
     masked = [i for i, token in enumerate(stream.ids) if token == t.mask_id]
@@ -568,12 +554,11 @@ def encode_for_language_model(subject: Subject, request: TraceRequest) -> Encode
         decode, new, finished = DecodeLog("given", settings), list[int](), False
     else:
         room, limit = max(1, context - (len(prompt) - start)), MAX_EDITED_TOKENS - len(prompt)
+        fewer = min(settings.max_new_tokens, room)
         if "max_new_tokens" not in request.decode:
-            fewer = min(settings.max_new_tokens, limit if limit > 0 else DEFAULT_NEW_TOKENS, room)
-        else:
-            fewer = min(settings.max_new_tokens, room)
-            if fewer < settings.max_new_tokens:
-                warnings.append(f"max_new_tokens was lowered to {room}, to fit into the {context} tokens shown")
+            fewer = min(fewer, limit) if limit > 0 else fewer
+        elif fewer < settings.max_new_tokens:
+            warnings.append(f"max_new_tokens was lowered to {room}, to fit into the {context} tokens shown")
         settings = replace(settings, max_new_tokens=fewer)
         # A random number depends on the position in the whole text, so prediction's decoder gets all of it.
         whole = [prompt if context == model.max_len else prompt[start:]]
@@ -583,7 +568,7 @@ def encode_for_language_model(subject: Subject, request: TraceRequest) -> Encode
         decode = DecodeLog("sample", settings, [logged(found, t)], prefix=list(request.prefix))
         new, finished = found.ids, found.finished
     all_ids = [*prompt, *new]
-    text, spans = _join(t, request.text, prompt_spans, all_ids, len(prompt_ids))
+    text, spans = _join(t, request.text, prompt_spans, all_ids)
     ids = all_ids[start : -1 if given else start + context]
     n_prompt = len(prompt) - start - len(given)
     n_given = min(len(ids), len(prompt) - start)
@@ -602,21 +587,14 @@ def encode_for_language_model(subject: Subject, request: TraceRequest) -> Encode
     )
 
 
-def _join(
-    t: Tokenizer, prompt: str, spans: Sequence[Span | None], ids: list[int], n_prompt: int
-) -> tuple[str, list[Span | None]]:
+def _join(t: Tokenizer, prompt: str, spans: Sequence[Span | None], ids: list[int]) -> tuple[str, list[Span | None]]:
     """Return prompt and continuation as one text, and the characters of each token."""
-    # An empty prompt is one end token.
-    begin = len(ids[:n_prompt]) or 1
+    first = spans or [None]  # an empty prompt is one end token
     whole, all_spans = decoded_spans(t, ids)
-    shift = len(prompt) - len(t.decode(ids[:begin]))
-    text = prompt + whole[len(prompt) - shift :]
-    first: list[Span | None] = [*spans] if n_prompt else [None]
-    low = len(prompt)
-    rest: list[Span | None] = [
-        None if s is None else (max(low, s[0] + shift), max(low, s[1] + shift)) for s in all_spans[begin:]
-    ]
-    return text, [*first, *rest]
+    low, n_decoded = len(prompt), len(t.decode(ids[: len(first)]))
+    shift = low - n_decoded
+    rest = [(max(low, start + shift), max(low, end + shift)) for start, end in all_spans[len(first) :]]
+    return prompt + whole[n_decoded:], [*first, *rest]
 
 
 Stacks = Literal["encoder", "encoder-decoder", "decoder"]
@@ -624,7 +602,7 @@ Stacks = Literal["encoder", "encoder-decoder", "decoder"]
 
 FAMILIES: dict[str, tuple[Stacks, Callable[[Subject, TraceRequest], EncodedText]]] = {
     **dict.fromkeys(("classifier", "multilabel_classifier", "tagger"), ("encoder", encode_for_classifier)),
-    **dict.fromkeys(("regressor", "text_embedder"), ("encoder", encode_for_text_embedder)),
+    **dict.fromkeys(("regressor", "text_embedder"), ("encoder", encode_for_classifier)),
     "masked_language_model": ("encoder", encode_for_masked_language_model),
     "translator": ("encoder-decoder", encode_for_translator),
     "language_model": ("decoder", encode_for_language_model),

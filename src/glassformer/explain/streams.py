@@ -10,6 +10,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from os.path import commonprefix
 from typing import Literal, TypeAlias
 
@@ -128,7 +129,8 @@ def make_stream(
         tokenizer: the tokenizer of the ids.
         name: text, source or target.
         ids: the tokens, with [BOS] and [EOS].
-        spans: for each token its characters text[start:end]; None where it has none.
+        spans: for each token its characters text[start:end]; None where it has none, as the last ones that are left
+            out.
         text: the text.
         n_given: the number of tokens that the model did not generate; None for all.
     """
@@ -136,7 +138,7 @@ def make_stream(
     special_ids = tokenizer.special_ids - {tokenizer.unk_id}
     special = [i in special_ids for i in ids]
     unknown = [i == tokenizer.unk_id for i in ids]
-    spans = [None if s else span for s, span in zip(special, spans or [None], strict=True)]
+    spans = [None if s else span for s, span in zip_longest(special, spans)]
     words, word_texts = group_words(text, spans, unknown)
     n_given = len(ids) if n_given is None else n_given
     return Stream(name, ids, tokenizer.tokens(ids), special, unknown, padding, words, word_texts, spans, text, n_given)
@@ -148,7 +150,8 @@ def group_words(text: str, spans: Sequence[Span | None], unknown: Sequence[bool]
     A word is a run of letters and digits (an apostrophe may be inside), any other mark, or a line break. A token that
     covers several merges them; a space belongs to the word after it. Tokens without a span get -1, except unknown ones.
     """
-    units = _units(text)
+    # The spans of words, single marks and line breaks in order, without spaces.
+    units = [match.span() for match in _UNIT.finditer("".join(map(_character_kind, text)))]
     starts, ends = [start for start, _ in units], [end for _, end in units]
     words: list[int | None] = []
     # First and last unit of each word; empty for an unknown token.
@@ -177,7 +180,7 @@ def group_words(text: str, spans: Sequence[Span | None], unknown: Sequence[bool]
     return numbers[::-1], texts
 
 
-def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Span | None]]:
+def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Span]]:
     """Return the text that ids decode to, and the characters of each token in it.
 
     The characters of a token are those that decoding it adds. Tokens that are parts of one character share it.
@@ -187,7 +190,7 @@ def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[S
     for n in range(1, len(ids) + 1):
         same = commonprefix([tokenizer.decode(ids[:n]), text])  # noqa: RUF071 - by characters
         ends.append(max(ends[-1], len(same)))
-    spans: list[Span | None] = []
+    spans: list[Span] = []
     for index, token in enumerate(ids):
         start, end = ends[index], ends[index + 1]
         if end == start and token not in tokenizer.special_ids:
@@ -201,11 +204,6 @@ def decoded_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[S
 _UNIT = re.compile(r"w(?:[wjz]|(?<=z).|'(?=[ws]))*|l(?:[ljz]|(?<=z).)*|[^ ](?:[jz]|(?<=z).)*")
 """A word with apostrophes inside, line breaks, or another character alone, with the joiners (j) after each; and what
 follows a zero-width joiner (z). Each letter is the kind of one character."""
-
-
-def _units(text: str) -> list[Span]:
-    """Return the spans of words, single marks and line breaks of a text in order, without spaces."""
-    return [match.span() for match in _UNIT.finditer("".join(map(_character_kind, text)))]
 
 
 def _character_kind(character: str) -> str:

@@ -31,7 +31,6 @@ from glassformer.errors import GlassformerError, UsageError
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.one_label import looked_at, of_same_label
 from glassformer.explain.request import TraceRequest
-from glassformer.explain.streams import Stream
 from glassformer.explain.subject import CheckpointInfo, Subject, checkpoint_weights, examples, saved_weights, weights_of
 from glassformer.report.findings import diagnose
 from glassformer.report.run_record import RunRecord
@@ -73,12 +72,13 @@ class GrowingLog:
         """Read the whole lines that were written since; one that is still being written is waited for."""
         try:
             state = os.stat(self.path)
+            inode, size = state.st_ino, state.st_size
         except OSError:
-            self._restart(-1)
-            return
-        if state.st_ino != self._inode or state.st_size < self._offset:
-            self._restart(state.st_ino)
-        if state.st_size == self._offset:
+            inode, size = -1, 0
+        if inode != self._inode or size < self._offset:
+            self.generation += bool(self.rows)
+            self.rows, self.damaged, self._inode, self._offset, self._n_lines = [], [], inode, 0, 0
+        if size == self._offset:
             return
         with safe_read.open_regular(self.path, LIMITS["log"]) as file:
             file.seek(self._offset)
@@ -91,11 +91,6 @@ class GrowingLog:
         if any(after <= before for before, after in itertools.pairwise(steps)):  # some were done again
             self.rows = sorted({row.step: row for row in self.rows}.values(), key=lambda row: row.step)
             self.generation += 1
-
-    def _restart(self, inode: int) -> None:
-        if self.rows:
-            self.generation += 1
-        self.rows, self.damaged, self._inode, self._offset, self._n_lines = [], [], inode, 0, 0
 
 
 def thinned(rows: Sequence[StepMetrics], most: int = MAX_POINTS, whole: int = WHOLE) -> list[StepMetrics]:
@@ -267,8 +262,7 @@ class Training:
                 raise UsageError(f"this training cannot continue: it is {state}", "resume it in its terminal")
             if why := self._why_no_control(state):
                 raise UsageError(why)
-            current, rows = self._control.read(), self.log.rows
-            newest = rows[-1].step if rows else 0
+            current, newest = self._control.read(), self.log.rows[-1].step  # one that waits for its first is refused
             controls = {
                 "pause": PAUSE if current.until is None else current,
                 "step": PAUSE if current.until is None else Control(until=max(current.until, newest) + 1),
@@ -285,16 +279,14 @@ class Training:
             CheckpointError: what is saved is damaged.
         """
         source = self._newest()
-        if source is None:
-            if self._loaded is not None:  # its folder has gone
-                return self._loaded[1]
+        if source is not None and (self._loaded is None or self._loaded[0] != source):
+            self._loaded = source, self._load(source)
+        if self._loaded is None:
             raise UsageError(
                 f"{self.path.name} has no weights yet",
                 "they come with the first snapshot or checkpoint; the screen Training shows what is logged before",
             )
-        if self._loaded is None or self._loaded[0] != source:
-            self._loaded = source, self._load(source)
-        return self._loaded[1]
+        return self._loaded[1]  # also where its folder has gone
 
     def _newest(self) -> str | None:
         folder = self.folder
@@ -420,12 +412,12 @@ def attention_map(explanation: Explanation) -> AttentionMap | None:
     if not chosen or max(chosen[-1].shape[-2:]) > MAX_MAP_TOKENS:
         return None
     weights = explanation.tensor(chosen[-1].id).mean(axis=0)
-    row, column = chosen[-1].axes[-2:]
-    streams = {stream.name: stream for stream in explanation.streams}
+    pieces = {stream.name: stream.pieces for stream in explanation.streams}
+    rows, columns = (pieces[axis.stream or "text"] for axis in chosen[-1].axes[-2:])
     return {
         "step": chosen[-1].id,
-        "rows": _pieces(streams.get(row.stream or ""), weights.shape[0]),
-        "columns": _pieces(streams.get(column.stream or ""), weights.shape[1]),
+        "rows": rows,
+        "columns": columns,
         "weights": [[round(float(weight), 3) for weight in line] for line in np.nan_to_num(weights)],
     }
 
@@ -433,17 +425,15 @@ def attention_map(explanation: Explanation) -> AttentionMap | None:
 def default_texts(subject: Subject) -> dict[str, Any]:
     """Return a few texts, those the run was evaluated on or else of its validation split, and why there are none."""
     config, is_cut = subject.task.config, subject.task.running_text
-    if texts := examples(subject)[:N_DEFAULT]:
-        return {"texts": [from_border(text) if is_cut else text for text in texts], "missing": None}
+    texts = examples(subject)
     try:
-        data = load_run_data(subject.path, subject.task.schema, config.data, allow_changed=False)
+        texts = texts or load_run_data(subject.path, subject.task.schema, config.data, allow_changed=False).valid.text
     except (GlassformerError, OSError) as error:
         message = error.message if isinstance(error, GlassformerError) else str(error)
         return {"texts": [], "missing": f"The texts of this run cannot be read: {message}"}
-    texts = [text for text in map(str, data.valid.text[:200]) if text.strip()]
     if subject.task.tokenizer.separator:  # half of a pair is none
         texts = [text for text in texts if len(text) <= MAX_PROBE_CHARACTERS]
-    short = sorted(dict.fromkeys(texts), key=len)[:N_DEFAULT]
+    short = sorted(dict.fromkeys(filter(str.strip, texts[:200])), key=len)[:N_DEFAULT]
     short = [from_border(text[:MAX_PROBE_CHARACTERS]) if is_cut else text[:MAX_PROBE_CHARACTERS] for text in short]
     return {"texts": short, "missing": None if short else "The validation split of this run holds no text."}
 
@@ -458,7 +448,3 @@ def from_border(text: str) -> str:
         if 2 * len(rest) >= len(text):
             return rest
     return text
-
-
-def _pieces(stream: Stream | None, n: int) -> list[str]:
-    return list(stream.pieces[:n]) if stream is not None else [str(i + 1) for i in range(n)]

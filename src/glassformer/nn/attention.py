@@ -76,11 +76,6 @@ def additive_mask(mask: Bool[Tensor, "#B #H #Q #K"], dtype: torch.dtype) -> Floa
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, torch.finfo(dtype).min / 2)
 
 
-def mask_scores(scores: Float[Tensor, "B H Q K"], mask: Tensor | None) -> Float[Tensor, "B H Q K"]:
-    """Return scores to which a softmax gives no weight where the mask is False."""
-    return scores if mask is None else scores + additive_mask(mask, scores.dtype)
-
-
 def zero_fully_masked(x: Float[Tensor, "B H Q n"], mask: Tensor | None) -> Float[Tensor, "B H Q n"]:
     """Zero the rows of x whose query may attend to no key; multiplying by 0 would keep the NaN of torch's kernel."""
     return x if mask is None else torch.where(mask.any(dim=-1, keepdim=True), x, 0.0)
@@ -115,7 +110,8 @@ def attention(
     products = tap("products", q @ k.transpose(-2, -1), q, k)
     scores = tap("scores", products * scale, products, factor=scale)
     mask = None if mask is None else tap("mask", mask, scores)
-    weights = tap("weights", zero_fully_masked(mask_scores(scores, mask).softmax(dim=-1), mask), scores, mask)
+    seen = scores if mask is None else scores + additive_mask(mask, scores.dtype)
+    weights = tap("weights", zero_fully_masked(seen.softmax(dim=-1), mask), scores, mask)
     return tap("context", weights.to(v.dtype) @ v, weights, v), weights  # under autocast a softmax is fp32
 
 

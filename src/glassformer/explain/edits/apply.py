@@ -50,25 +50,20 @@ def means_of_run(view: View, records: Mapping[str, Step]) -> Callable[[], Means]
     """Return a function that returns the means of a run's steps, which are computed once for each model."""
 
     def means() -> Means:
-        if view.whole not in _known:
-            _known[view.whole] = _means(view, records)
-        return _known[view.whole]
+        if view.whole in _known:
+            return _known[view.whole]
+        run, allowed = view.run, bool(getattr(view.run, "allow_changed_data", False))
+        try:
+            split = load_run_data(run.path, run.task.schema, run.task.config.data, allow_changed=allowed).valid
+        except ChangedDataError:
+            raise
+        except (DataError, UsageError) as error:
+            message = f"=mean averages over the validation texts of the run, which cannot be read: {error}"
+            raise UsageError(message, "use =0, or =B with a second text") from error
+        logger.info(f"averaging {min(len(split), N_TEXTS)} validation texts for =mean")
+        return _known.setdefault(view.whole, reference_means(run.task, view.whole, split, records))
 
     return means
-
-
-def _means(view: View, records: Mapping[str, Step]) -> Means:
-    run = view.run
-    allowed = bool(getattr(run, "allow_changed_data", False))
-    try:
-        split = load_run_data(run.path, run.task.schema, run.task.config.data, allow_changed=allowed).valid
-    except ChangedDataError:
-        raise
-    except (DataError, UsageError) as error:
-        message = f"=mean averages over the validation texts of the run, which cannot be read: {error}"
-        raise UsageError(message, "use =0, or =B with a second text") from error
-    logger.info(f"averaging {min(len(split), N_TEXTS)} validation texts for =mean")
-    return reference_means(run.task, view.whole, split, records)
 
 
 def reference_means(task: Task, model: nn.Module, split: Split, records: Mapping[str, Step]) -> Means:
@@ -257,7 +252,7 @@ class Edits:
         record = self.records[edit.step]
         axes = [axis.name for axis in record.axes]
         here = _places(record, edit.slice, record.value)
-        if KINDS[edit.kind].decimals and not record.value.is_floating_point():
+        if edit.kind != "set" and not record.value.is_floating_point():
             raise UsageError(f"{edit.step} holds no decimal numbers, so it can only be set", "as in: …=0")
         if edit.kind == "mean":
             if not has_mean(record):
@@ -289,22 +284,15 @@ def edits_on(explanation: Explanation, edits: Sequence[str], other: Explanation 
     return Edits(edits, base.records, means, None if other is None else other.records, first)
 
 
-def check_same_model(explanation: Explanation, other: Explanation | None) -> None:
-    """Check that a second text was explained by the same weights."""
-    if other is None or other.subject.model is explanation.subject.model:
-        return
-    one, two = explanation.subject.model.state_dict(), other.subject.model.state_dict()
-    if one.keys() != two.keys() or not all(torch.equal(one[name], two[name]) for name in one):
-        message = "the second text was explained by another model, whose values do not fit this one"
-        raise UsageError(message, "explain both texts by the same run, checkpoint and member")
-
-
-def check_whole(*explanations: Explanation | None) -> None:
-    """Check that these explanations can be edited, and that they are of one model."""
-    first, *others = (e for e in explanations if e is not None)
-    for other in others:
-        check_same_model(first, other)
-    for e in (first, *others):
+def check_whole(explanation: Explanation, other: Explanation | None = None) -> None:
+    """Check that these explanations can be edited, and that they are of the same weights."""
+    explanations = [explanation] if other is None else [explanation, other]
+    if len({e.subject.model for e in explanations}) > 1:
+        one, two = (e.subject.model.state_dict() for e in explanations)
+        if one.keys() != two.keys() or not all(torch.equal(one[name], two[name]) for name in one):
+            message = "the second text was explained by another model, whose values do not fit this one"
+            raise UsageError(message, "explain both texts by the same run, checkpoint and member")
+    for e in explanations:
         if why := why_no_edits(e):
             raise UsageError(why, "shorten the text")
 

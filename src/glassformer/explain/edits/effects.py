@@ -3,19 +3,17 @@
 `what_if` records one more pass under edits. It reads the tokens of the explanation, so that its numbers compare
 position by position; the text is decoded again, too, which shows what the model would say instead.
 
-`effects` measures the same text under each of several sets of edits, in a few batches. What is measured is a `Measure`,
-made once from an explanation: log-probabilities of its answer, the logit difference of two classes or tokens, or a
-number. Sweeps, contributions, attributions and findings measure with it.
+`edited_logits` computes the same text under each of several sets of edits, in a few batches. What is measured is a
+`Measure`, made once from an explanation: log-probabilities of its answer, the logit difference of two classes or
+tokens, or a number. Sweeps, contributions, attributions and findings measure with it.
 
 Of an ensemble one member is edited and answers alone.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -28,7 +26,7 @@ from glassformer.explain.capture.exact_inference import exact_forward
 from glassformer.explain.capture.sites import Step
 from glassformer.explain.edits.apply import AppliedEdit, Edits, check_whole, edits_on, means_of_run
 from glassformer.explain.edits.grammar import Edit
-from glassformer.explain.explanation import Explanation, compute_explanation
+from glassformer.explain.explanation import Explanation, compute_explanation, log_prob_of
 from glassformer.explain.inputs import (
     NUMBER,
     Answer,
@@ -151,15 +149,8 @@ def base_logits(explanation: Explanation) -> Float[Tensor, "P C"]:
     return rows_of(explanation.records["logits"].value.double())
 
 
-def effects(
-    explanation: Explanation, variants: Sequence[Sequence[str]], measure: Measure, other: Explanation | None = None
-) -> Float[Tensor, "N A"]:
-    """Return what is followed of each prediction under each of several sets of edits."""
-    return measure.of(edited_logits(explanation, variants, other))
-
-
 BATCH_TOKENS = 4096
-"""Maximum number of tokens of a batch."""
+"""Maximum tokens of a batch: more is not faster on a CPU, since they do not fit in its caches."""
 
 
 class BatchedEdits:
@@ -170,16 +161,14 @@ class BatchedEdits:
     """
 
     def __init__(self, rows: Sequence[Edits]) -> None:
-        self.rows = list(rows)
-        self.ids = set().union(*(row.ids for row in rows))
+        self.rows, self.ids = rows, set().union(*(row.ids for row in rows))
 
     def __call__(self, id: str, x: Tensor) -> Tensor:
         """Return the tensor to use for a step."""
-        step = id.partition("@")[0]
         if len(x) != len(self.rows):
+            step = id.partition("@")[0]
             raise UsageError(f"{step} has no batch axis, so texts of one batch share it", "edit it with what_if")
-        parts = [row(id, part) if step in row.ids else part for row, part in zip(self.rows, x.split(1), strict=True)]
-        return torch.cat(parts)
+        return torch.cat([row(id, part) for row, part in zip(self.rows, x.split(1), strict=True)])
 
 
 def edited_logits(
@@ -187,25 +176,18 @@ def edited_logits(
 ) -> Float[Tensor, "N P C"]:
     """Return the logits, or outputs, of one text under each of several sets of edits, in double precision."""
     check_whole(explanation, other)
-    if not variants:
-        return base_logits(explanation)[None][:0]
-    logits = torch.cat(list(_batches(explanation, variants, other))).double()
-    return logits[:, None] if logits.dim() == 2 else logits
-
-
-def _batches(
-    explanation: Explanation, variants: Sequence[Sequence[str]], other: Explanation | None
-) -> Iterator[Tensor]:
-    subject = explanation.subject
+    subject, found = explanation.subject, [base_logits(explanation)[None][:0]]
     size = max(1, BATCH_TOKENS // sum(len(stream) for stream in explanation.streams))
     for start in range(0, len(variants), size):
         check_cancelled()
         rows = [edits_on(explanation, v, other) for v in variants[start : start + size]]
         inputs = {name: repeated(value, len(rows)) for name, value in explanation.model_inputs.items()}
         with tuned(subject.device), torch.no_grad(), trace(subject.model, lambda _: False, tap=BatchedEdits(rows)):
-            yield exact_forward(subject.model, **inputs)
+            logits = exact_forward(subject.model, **inputs).double()
+        found.append(logits[:, None] if logits.dim() == 2 else logits)
         for row in rows:
             row.check_fired()
+    return torch.cat(found)
 
 
 def repeated(value: Any, n: int) -> Any:
@@ -370,7 +352,7 @@ def swept(
     return Sweep(rows, measure.unit, measure.target, measure.contrast, measure.positions[0], float(whole.sum()))
 
 
-Explain = Callable[[Subject, TraceRequest], Explanation]
+Explain = Callable[[Subject, TraceRequest, str], Explanation]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -423,7 +405,7 @@ class WhatIf:
 
 
 def explain_edited(
-    subject: Subject, request: TraceRequest, trace_id: str, explain: Explain | None = None
+    subject: Subject, request: TraceRequest, trace_id: str, explain: Explain = compute_explanation
 ) -> Explanation:
     """Return the explanation of a text under the edits of the request: the tokens are those without edits."""
     for edit in request.edits:
@@ -433,14 +415,13 @@ def explain_edited(
 
 
 def explain_unedited(
-    subject: Subject, request: TraceRequest, trace_id: str = "t1", explain: Explain | None = None
+    subject: Subject, request: TraceRequest, trace_id: str = "t1", explain: Explain = compute_explanation
 ) -> tuple[Explanation, Explanation | None]:
     """Return the explanations of the text of a request without its edits, and of its second text."""
-    first, second = (partial(compute_explanation, trace_id=f"{trace_id}-{which}") for which in ("without", "other"))
-    base = (explain or first)(subject, request.without_edits())
+    base = explain(subject, request.without_edits(), f"{trace_id}-without")
     if request.other_text is None:
         return base, None
-    return base, (explain or second)(subject, of_same_label(request.of_other_text(), base.subject))
+    return base, explain(subject, of_same_label(request.of_other_text(), base.subject), f"{trace_id}-other")
 
 
 def with_edits(
@@ -496,7 +477,7 @@ def what_if(
         effects=effects_of(explanation, before, after),
         member=None if explanation.together is None else explanation.request.member,
         trace=edited,
-        answer=answer or _given_answer(explanation, predictions_of(explanation, output_of(edited))),
+        answer=answer or _given_answer(explanation, output_of(edited)),
     )
 
 
@@ -506,15 +487,12 @@ def predictions_of(explanation: Explanation, logits: Tensor) -> list[Prediction]
     return top_predictions(explanation.subject.task, rows, explanation.positions, explanation.following)
 
 
-def _given_answer(explanation: Explanation, after: list[Prediction]) -> Answer:
+def _given_answer(explanation: Explanation, after: Tensor) -> Answer:
     """Return the text of the explanation with its log-probability under edits, where it is not decoded again."""
     if not explanation.decode.hypotheses:
         return explanation.answer
-    first = 0 if len(explanation.streams) > 1 else explanation.decode.first
-    log_prob = math.fsum(p.actual.log_prob for p in after[first:] if p.actual is not None)
-    best, *others = explanation.decode.hypotheses
-    log = replace(explanation.decode, hypotheses=[replace(best, log_prob=log_prob), *others])
-    return text_answer(explanation.answer["headline"], log)
+    best = replace(explanation.decode.hypotheses[0], log_prob=log_prob_of(explanation, after))
+    return text_answer(explanation.answer["headline"], replace(explanation.decode, hypotheses=[best]))
 
 
 def _decode_again(

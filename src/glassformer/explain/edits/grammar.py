@@ -38,16 +38,14 @@ class EditKind:
         written: what follows the step and its slice; NUMBER stands for a number.
         change: returns the new numbers of the slice, given the present ones and the number of the edit; None where they
             come from elsewhere: a second text, the means of reference texts, the state before the layer.
-        decimals: the step must hold decimal numbers.
     """
 
     written: str
     change: Callable[[Tensor, float], Tensor] | None = None
-    decimals: bool = True
 
 
 KINDS = {
-    "set": EditKind("=NUMBER", torch.full_like, decimals=False),
+    "set": EditKind("=NUMBER", torch.full_like),
     "scale": EditKind("*NUMBER", torch.mul),
     "B": EditKind("=B"),
     "mean": EditKind("=mean"),
@@ -106,10 +104,6 @@ class Edit:
             raise UsageError(f"{text[:80]!r}: a second slice belongs to =B", HINT)
         return Edit(match["step"], match["slice"] or "", kind, number, match["other"] or "")
 
-    def at(self, step: str, slice: str) -> Edit:
-        """Return the same change of another step."""
-        return replace(self, step=step, slice=slice)
-
     def __str__(self) -> str:
         part, other = (f"[{slice}]" if slice else "" for slice in (self.slice, self.other))
         return f"{self.step}{part}{KINDS[self.kind].written.replace('NUMBER', _written(self.number))}{other}"
@@ -150,7 +144,7 @@ def resolve(edit: Edit, records: Mapping[str, Step]) -> list[Edit]:
         raise UsageError(f"only scores can be blocked, not {found[0]}", "as in: encoder.0.self.scores[key:0]=blocked")
     if edit.kind == "skip" and (not _STATE.fullmatch(edit.step) or slice):
         raise UsageError(f"only a whole layer can be skipped, not {edit.step}", "as in: encoder.1.state=skip")
-    return [edit.at(id, slice) for id in found]
+    return [replace(edit, step=id, slice=slice) for id in found]
 
 
 def _without_alias(edit: Edit, records: Mapping[str, Step]) -> tuple[str, str]:
@@ -194,8 +188,7 @@ def embedded(records: Mapping[str, Step], stream: str) -> str:
 
 def _is_pre_norm(records: Iterable[str]) -> bool:
     """Return whether norms precede their blocks: then a layer ends in a sum, else in a norm."""
-    ids = list(records)
-    first = next((id for id in ids if id.endswith((".self.norm", ".self.residual"))), "")
+    first = next((id for id in records if id.endswith((".self.norm", ".self.residual"))), "")
     return first.endswith(".norm")
 
 

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from os.path import commonprefix
 from typing import Any, Literal
 
 import torch
@@ -55,7 +56,7 @@ from glassformer.explain.edits.effects import (
     Sweep,
     SweepRow,
     base_logits,
-    effects,
+    edited_logits,
     measure_of_answer,
     measure_of_difference,
     prediction_index,
@@ -124,16 +125,11 @@ def _first_difference(a: Explanation, b: Explanation) -> tuple[int, int, int]:
     if a.labels is not None and b.labels is not None and a.labels.shown != b.labels.shown:
         name = a.labels.each[a.labels.shown].name
         raise UsageError("the two texts are looked at for different labels", f"choose {name!r} for the second, too")
-    if a.is_classifier:
-        first, second = a.predictions[0].top[0].id, b.predictions[0].top[0].id
-        if first == second:
-            raise UsageError("both texts have the same answer", "choose a second text with another answer")
-        return 0, first, second
     if a.decode.masked != b.decode.masked:
         raise UsageError("both texts need [MASK] at the same positions", "change other tokens")
     if a.decode.first != b.decode.first:
         raise UsageError("both prompts need equally many tokens", "change a token of the prompt for another")
-    for i, j in zip(a.generated, b.generated, strict=False):
+    for i, j in zip(a.answered, b.answered, strict=False):
         first, second = (p.actual or p.top[0] for p in (a.predictions[i], b.predictions[j]))
         if first.id != second.id:
             return i, first.id, second.id
@@ -160,10 +156,8 @@ def _pairs(a: Explanation, b: Explanation, stream: int, end: int | None) -> list
         first, second = first[: end + 1], second[: end + 1]
     if len(first) == len(second):
         return [(i, i) for i in range(len(first))]
-    shortest = min(len(first), len(second))
-    n_start = next((i for i in range(shortest) if first[i] != second[i]), shortest)
-    left = shortest - n_start
-    n_end = next((i for i in range(left) if first[-1 - i] != second[-1 - i]), left)
+    n_start = len(commonprefix([first, second]))  # noqa: RUF071 - of ids
+    n_end = len(commonprefix([first[n_start:][::-1], second[n_start:][::-1]]))  # noqa: RUF071
     start = [(i, i) for i in range(n_start)]
     return start + [(len(first) - i, len(second) - i) for i in range(n_end, 0, -1)]
 
@@ -302,7 +296,7 @@ def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> f
     # The edits of an edited explanation are of the trained model.
     initial = replace(view, weights=model.to(view.device).eval(), member=0)
     fresh = replace(explanation.base or explanation, subject=initial)
-    totals = effects(fresh, [["logits*1"], *variants], measure_of_answer(explanation)).sum(dim=-1)
+    totals = measure_of_answer(explanation).of(edited_logits(fresh, [["logits*1"], *variants])).sum(dim=-1)
     return float((totals[1:] - totals[0]).abs().max())
 
 

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,10 +58,6 @@ from glassformer.training.optimizer import CombinedOptimizer, Muon, make_optimiz
 from glassformer.utils.atomic_io import write_folder_atomically, write_json
 from glassformer.utils.device import tuned
 from glassformer.utils.formatting import cell_text, code, counted
-
-if TYPE_CHECKING:
-    from glassformer.explain.explanation import Explanation
-
 
 FARTHEST = 1e6
 """Most standard deviations between a number to learn and the mean of the training numbers: its square is finite."""
@@ -238,9 +234,7 @@ class Learner:
 
     def __init__(self, subject: View, answer: EncodedAnswer, config: TrainConfig) -> None:
         self.subject, self.answer, self.config = subject, answer, config
-        self.model = copy.deepcopy(subject.model)
-        for p in self.model.parameters():
-            p.requires_grad_(True)
+        self.model = copy.deepcopy(subject.model).requires_grad_(True)
         self.optimizer = make_optimizer(self.model, config)
         self.steps: list[StepTaken] = []
         self.update: dict[str, Tensor] = {}
@@ -458,8 +452,7 @@ def explain_learning(subject: Subject, request: TraceRequest, trace_id: str = "t
     started = time.perf_counter()
     with tuned(subject.device):
         view = looked_at(subject, request)
-        without = replace(request, answer=None, learn_steps=0, lr=None, optimizer=None)
-        answer = encode_answer(view, without, request.answer)
+        answer = encode_answer(view, request, request.answer)
         if why := why_no_learning(view.task, answer.encoded.streams):
             raise UsageError(why, "shorten it")
         learner = Learner(view, answer, training_settings(subject, request))

@@ -226,14 +226,11 @@ Packing: TypeAlias = Literal["f16", "f32", "i32", "u8"]
 LAYOUTS: dict[Packing, str] = {"f16": "<f2", "f32": "<f4", "i32": "<i4", "u8": "u1"}
 
 
-def pack(array: np.ndarray, dtype: str) -> tuple[bytes, Packing]:
-    """Return the little-endian bytes of an array and their type: the requested one, or f32 where f16 would overflow."""
-    if dtype not in ("f32", "f16"):
-        raise UsageError(f"dtype is f32 or f16, and {dtype[:40]!r} came")
-    sent: Packing = "f32"
-    if array.dtype.kind != "f":
-        sent = "i32" if array.dtype.kind == "i" else "u8"
-    elif dtype == "f16" and np.abs(array, where=np.isfinite(array), out=np.zeros_like(array)).max(initial=0) <= MAX_F16:
+def pack(array: np.ndarray, half: bool = False) -> tuple[bytes, Packing]:
+    """Return the little-endian bytes of an array and their type; `half` the precision where none would overflow."""
+    kinds: dict[str, Packing] = {"f": "f32", "i": "i32"}
+    sent = kinds.get(array.dtype.kind, "u8")
+    if half and sent == "f32" and np.abs(array[np.isfinite(array)]).max(initial=0) <= MAX_F16:
         sent = "f16"
     if array.size * np.dtype(LAYOUTS[sent]).itemsize > MAX_TENSOR_BYTES:
         raise UsageError(f"a tensor of shape {array.shape} is too large to send", "ask for a slice of it")

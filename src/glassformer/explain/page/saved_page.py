@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -31,7 +31,7 @@ from glassformer.utils.formatting import counted
 
 MAX_BYTES = 20_000_000
 PARAMETERS_BYTES = 1_500_000
-"""Size of the file up to which parameters are stored, unless all are wanted."""
+"""Size of the file up to which parameters are stored, updates apart."""
 UPDATES_BYTES = 3_000_000
 """Maximum bytes of what the optimizer keeps of its last step, as 32-bit floats: smaller parameters first."""
 SENTENCES_BYTES, NAMING_BYTES = 10_000, 200
@@ -118,7 +118,6 @@ def saved_page_html(
     explanation: Explanation,
     *,
     other: Explanation | None = None,
-    parameters: bool = False,
     max_bytes: int = MAX_BYTES,
     seconds: float = ATTRIBUTION_SECONDS,
     **shown: Any,
@@ -126,8 +125,7 @@ def saved_page_html(
     """Return the page as text, and what it lacks, a sentence each.
 
     It shows an explanation, with edits or after learning also that before, and another text to compare with. Parameters
-    are stored up to 1.5 MB of the file, or all of them, so that the page can recompute every step. `shown` are `view`
-    and `training` of `SavedPageData`.
+    are stored up to 1.5 MB of the file. `shown` are `view` and `training` of `SavedPageData`.
     """
     page = (asset("index.html"), asset(WHOLE), asset("app.css"))
     explanations = [e for e in (explanation.base, explanation, other) if e is not None]
@@ -140,8 +138,7 @@ def saved_page_html(
         raise UsageError(f"this page takes {needed:,} bytes without any tensor, more than {max_bytes:,}")
     data |= saved_attributions(unlearned, deadline, dropped, (max_bytes - needed) // 2)
     used = needed + size_of([data["attributions"], data["erased"]])
-    limit = max_bytes if parameters else min(max_bytes, PARAMETERS_BYTES)
-    data["tensors"] = pack_tensors(explanations, max_bytes - used, limit - used, dropped)
+    data["tensors"] = pack_tensors(explanations, used, max_bytes, dropped)
     data["dropped"] = list(dict.fromkeys(dropped))
     return inline_page(*page, data), data["dropped"]
 
@@ -227,26 +224,27 @@ def written(explanation: Explanation) -> list[int]:
 
 
 def pack_tensors(
-    explanations: Sequence[Explanation], room: int, with_parameters: int, dropped: list[str]
+    explanations: Sequence[Explanation], used: int, max_bytes: int, dropped: list[str]
 ) -> dict[str, dict[str, PackedTensor]]:
-    """Return `SavedPageData.tensors`: as many as fit into `room` bytes, in order of priority.
+    """Return `SavedPageData.tensors`: as many as fit into the file, in order of priority.
 
-    Parameters are added up to a file of `with_parameters` bytes. `dropped` gets a sentence on what is left out.
+    So many bytes of the file are used by all else. `dropped` gets a sentence on what is left out.
     """
     packed: dict[str, dict[str, PackedTensor]] = {e.id: {} for e in explanations}
-    spent, missed = 0, dict[str, list[str]](tensors=[], updates=[], parameters=[])
+    tensors, updates = list[str](), list[str]()
+    """What is left out."""
 
-    def add(kind: str, e: Explanation, names: Sequence[str], n: int, limit: int, exact: bool = False) -> None:
+    def add(missed: list[str], e: Explanation, names: Sequence[str], n: int, limit: int, exact: bool = False) -> None:
         """Store these tensors of `n` numbers together, all or none."""
-        nonlocal spent
-        if spent + n * (4 if exact else 1) + len(names) * NAMING_BYTES <= limit:  # at least
+        nonlocal used
+        if used + n * (4 if exact else 1) + len(names) * NAMING_BYTES <= limit:  # at least
             new = {name: packed_tensor(e.tensor(name), exact=exact, tiny=is_gradient(name)) for name in names}
             size = sum(len(tensor["data"]) + len(name) + NAMING_BYTES for name, tensor in new.items())
-            if spent + size <= limit:
+            if used + size <= limit:
                 packed[e.id] |= new
-                spent += size
+                used += size
                 return
-        missed[kind].append(names[0])
+        missed.append(names[0])
 
     for e in explanations:
         same = set() if e.edited is None else set(e.edited.same)  # found under the first trace
@@ -258,43 +256,28 @@ def pack_tensors(
                 dropped.append(NO_LOGITS)
                 continue
             # From these the page computes the loss of an answer, to 5 digits.
-            add("tensors", e, [step.id], n, room, e.learning is not None and (n == 1 or step.id == "loss.each"))
+            add(tensors, e, [step.id], n, max_bytes, e.learning is not None and (n == 1 or step.id == "loss.each"))
     sizes = [(get_parameter(e.subject.model, name).numel(), e, name) for e in explanations for name in e.records.params]
-    parameters, before = sorted(sizes, key=lambda one: (explanations.index(one[1]), one[0])), spent
+    parameters, before = sorted(sizes, key=lambda one: (explanations.index(one[1]), one[0])), used
     for n, e, name in parameters:
         if parts := update_of(e, name):
-            add("updates", e, parts, n * len(parts), min(room, before + UPDATES_BYTES), exact=True)
-    limit, seen = min(room, with_parameters + spent - before), set[int]()
+            add(updates, e, parts, n * len(parts), min(max_bytes, before + UPDATES_BYTES), exact=True)
+    limit, seen = min(max_bytes, PARAMETERS_BYTES + used - before), set[int]()
     for n, e, name in parameters:
         weights = get_parameter(e.subject.model, name).data_ptr()
         if weights not in seen and name not in packed[e.id]:
             seen.add(weights)  # the page finds it under the first
-            add("parameters", e, [name], n, limit)
-    dropped += _what_lacks(**missed, full=limit == room)
-    return packed
-
-
-def _what_lacks(tensors: list[str], updates: list[str], parameters: list[str], full: bool) -> Iterator[str]:
-    """Yield a sentence each on the tensors and the parameters that were left out, together where the file is full."""
-    if full:
-        tensors, parameters = tensors + parameters, []
+            add(tensors, e, [name], n, limit)
     if updates:
         of = counted(len(updates), "parameters")
-        yield f"Learn: the updates of {of} are left out, to limit the size of the file."
-    if parameters:
-        n = len(parameters)
-        yield (
-            f"{counted(n, 'parameters')} {'is' if n == 1 else 'are'} left out, so that steps computed with them cannot "
-            "be recomputed here: glassformer explain RUN TEXT -o page.html --parameters stores them, if they fit in "
-            "20 MB."
-        )
-    if tensors:
-        n = len(tensors)
+        dropped.append(f"Learn: the updates of {of} are left out, to limit the size of the file.")
+    if n := len(tensors):
         shown = ", ".join(tensors[:6]) + (f" and {n - 6} more" if n > 6 else "")
-        yield (
+        dropped.append(
             f"{counted(n, 'tensors')} {'is' if n == 1 else 'are'} left out, to limit the size of the file: {shown}. "
             "Steps computed from them cannot be checked here; glassformer explain shows them."
         )
+    return packed
 
 
 def _rank(step: Step) -> int:
@@ -304,7 +287,7 @@ def _rank(step: Step) -> int:
 def packed_tensor(values: np.ndarray, *, exact: bool = False, tiny: bool = False) -> PackedTensor:
     """Return values as they stand in a file: 16-bit floats where they fit, unless all are `tiny` or wanted exactly."""
     largest = float(np.abs(values).max(initial=0.0)) if tiny else 1.0
-    data, dtype = pack(values, "f32" if exact or 0 < largest < SMALLEST_F16 else "f16")
+    data, dtype = pack(values, half=not (exact or 0 < largest < SMALLEST_F16))
     return {"dtype": dtype, "shape": list(values.shape), "data": base64.b64encode(data).decode("ascii")}
 
 

@@ -85,9 +85,9 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
-def tensor_response(array: np.ndarray, dtype: str) -> Response:
+def tensor_response(array: np.ndarray) -> Response:
     """Return the values as little-endian bytes in row-major order, with shape and type in the headers."""
-    data, sent = pack(array, dtype)
+    data, sent = pack(array)
     headers = {"X-Shape": ",".join(map(str, array.shape)), "X-Dtype": sent}
     return Response(data, 200, headers, "application/octet-stream")
 
@@ -110,11 +110,6 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-
-
-def new_token() -> str:
-    """Return a URL-safe secret of 128 bits."""
-    return secrets.token_urlsafe(16)
 
 
 class SecurityMiddleware:
@@ -208,8 +203,7 @@ def build_app(
 
     async def tensor(request: Request) -> Response:
         wanted = *request.path_params.values(), request.query_params.get("slice", "")
-        values = await _within(request, reader, partial(service.tensor, *wanted), seconds)
-        return tensor_response(values, request.query_params.get("dtype", "f32"))
+        return tensor_response(await _within(request, reader, partial(service.tensor, *wanted), seconds))
 
     async def file(request: Request) -> Response:
         name = request.url.path[1:] or "index.html"
@@ -290,7 +284,7 @@ class PageServer:
         learns = bool(start) and isinstance(start[0], Explanation) and start[0].learning is not None
         screen = "training" if isinstance(subject, Training) else "learn" if learns else "flow"
         self._listener = listen(port)
-        self._workers, self.token = (Worker(), Worker()), new_token()
+        self._workers, self.token = (Worker(), Worker()), secrets.token_urlsafe(16)  # of 128 bits
         self.port: int = self._listener.getsockname()[1]
         app = build_app(Service(subject, start), self._workers, self.port, self.token)
         self.address = f"http://{HOST}:{self.port}/#/{screen}?access={self.token}"
@@ -308,7 +302,6 @@ class PageServer:
             timeout_graceful_shutdown=2,
         )
         self._server = uvicorn.Server(config)
-        self._thread: threading.Thread | None = None
 
     def run(self, browser: bool = False) -> None:
         """Open the page in the browser, if wanted, and serve it until Ctrl-C, or until `stop`."""
@@ -336,5 +329,4 @@ class PageServer:
 
     def __exit__(self, *error: object) -> None:
         self.stop()
-        if self._thread is not None:
-            self._thread.join(10)
+        self._thread.join(10)

@@ -199,7 +199,7 @@ class Service:
         """Return the explanation of a request; it is kept, and so are those it is computed from."""
         used = list[Explanation]()
 
-        def explain(subject: Subject, request: TraceRequest) -> Explanation:
+        def explain(subject: Subject, request: TraceRequest, _: str = "") -> Explanation:
             used.append(self._like(request) or compute_explanation(subject, request, f"t{next(self._numbers)}"))
             return used[-1]
 
