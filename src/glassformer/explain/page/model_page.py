@@ -149,7 +149,7 @@ def _weights(members: Sequence[nn.Module], trace: Trace, exact: bool) -> tuple[l
         places: dict[str, Any] = {}
         for name, value in one.items():
             packed += bytes(-len(packed) % 4)
-            data, dtype = pack(value, "f32" if exact else "f16")
+            data, dtype = pack(value, half=not exact)
             places[name] = {"dtype": dtype, "shape": value.shape, "start": len(packed)}
             packed += data
         found.append(places)
