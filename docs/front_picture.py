@@ -124,11 +124,9 @@ def main() -> None:
     for name in ("light", "dark"):
         path = DOCS / "images" / f"front-{name}.png"
         picture(before, after, found, name).savefig(path, dpi=DOTS, metadata={"Software": None})
-        print(path)
     page, _ = model_page(run, [before.request], n_alike)
-    path = DOCS / "_static" / "front.html"
-    path.write_text(page, encoding="utf-8")
-    print(f"{path}: {len(page.encode()):,} bytes; {found.edits[0]}: {found.before} → {found.after}")
+    (DOCS / "_static" / "front.html").write_text(page, encoding="utf-8")
+    print(f"{len(page.encode()):,} bytes; {found.edits[0]}: {found.before} → {found.after}")
 
 
 if __name__ == "__main__":

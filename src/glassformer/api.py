@@ -145,7 +145,7 @@ def train_into(
     elif seeds is None or config is None:
         resume_seeds(SeedsFolder(folder), _evaluate_together, on_step)
     else:
-        _check_alone("seeds")
+        check_alone("seeds")
         start_seeds(config, folder, seeds, _evaluate_together, on_step)
 
 
@@ -156,16 +156,17 @@ def try_out(config: Config, on_step: Callable[[StepMetrics], None] | None = None
     from glassformer.training.computing import computing
     from glassformer.training.preparation import new_state, prepare, settle_budget
 
-    _check_alone("overfit_batch" if overfit else "dry_run")
+    check_alone("overfit_batch" if overfit else "dry_run")
     with computing(prepare(config)) as context:
         prepared, _ = settle_budget(context, new_state(context))
         return finalize.overfit_batch(prepared, on_step) if overfit else math.nan
 
 
-def _check_alone(what: str) -> None:
+def check_alone(what: str) -> None:
+    """Raise a UsageError for what one process does, where several were started."""
     if (n := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
         message = f"{what} is the work of one process, and {n} were started"
-        raise UsageError(message, "start it without torchrun; with it, one run of one seed at a time")
+        raise UsageError(message, "start it without torchrun, which is for `train`, one run of one seed at a time")
 
 
 def _of_first_process(folder: Path) -> Run:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
+from glassformer.cli.explain import check_suffix
 from glassformer.cli.flags import Command, Result, run_folder
 from glassformer.config import Config
 from glassformer.config.recipes import load_recipe
@@ -77,10 +77,7 @@ def _check(kind: Any, config: Config, command: Data) -> Iterator[Result]:
 
 def _audit(kind: Any, config: Config, command: Data) -> Iterator[Result]:
     """Yield the first findings of each kind, their number, and what to do about them; write all as a CSV."""
-    if (out := command.out) is not None and os.path.lexists(out):
-        raise UsageError(f"{out} exists, and the report is a new CSV", "name a new file, or remove this one")
-    if out is not None and Path(out).suffix.lower() != ".csv":
-        raise UsageError(f"the report is a new CSV, and --out names {out}", "as in: --out report.csv")
+    check_suffix(out := command.out, (".csv",))
     if config.data.limit is not None:
         raise UsageError("an audit reads all examples, and --limit would leave some out", "leave it out")
     from glassformer.evaluate.audit import CHECKS, audit_data, write_report
@@ -169,8 +166,5 @@ def machine() -> dict[str, Any]:
     from glassformer.training.preparation import describe_machine
     from glassformer.utils.device import choose_device
 
-    facts, cache = describe_machine(choose_device("auto")), cache_dir()
-    existing = next(folder for folder in (cache, *cache.parents) if folder.exists())
-    writable = existing.is_dir() and os.access(existing, os.W_OK)
-    kept = f"{cache} ({'writable' if writable else 'NOT writable: set GLASSFORMER_CACHE'})"
-    return facts.pop("versions") | facts | {"cache": kept}
+    facts = describe_machine(choose_device("auto"))
+    return facts.pop("versions") | facts | {"cache": str(cache_dir())}

@@ -41,11 +41,9 @@ CHILD = """\
 import os, signal, sys, threading
 from glassformer.cli.main import main
 def end_with_parent():
-    os.read(0, 1)
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.read(0, 1), os.kill(os.getpid(), signal.SIGTERM)
 threading.Thread(target=end_with_parent, daemon=True).start()
-if hasattr(os, "nice"):
-    os.nice(5)
+hasattr(os, "nice") and os.nice(5)
 sys.exit(main(sys.argv[1:]))
 """
 """What the page's process runs: a command that gives way to the training, and ends with who holds its stdin."""
@@ -161,20 +159,20 @@ class Explain(Served, Look):
         text = next(iter(self.words[1:]), None)
         if self.out is None and (names := {"exact", "model"} & self.given.keys()):
             raise UsageError(f"--{names.pop()} goes with --out", "name the file: -o page.html")
-        whole = {"out", "exact", "checkpoint", "member"} if self.out is not None and self.model else set[str]()
-        general = {"device", "port", "browser"} | whole
+        whole = ("out", "exact", "checkpoint", "member") if self.out and self.model else ()
+        general = "device", "port", "browser", *whole
         if text is None and (names := [name for name in self.given if name not in general]):
             raise UsageError(f"--{names[0]} goes with a text", f"as in: glassformer {self.example}")
         run = loaded(self)
         explained = self.explained(run, [text, self.compare], target=self.target)
         if self.json:
             yield facts(explained), ()
-        if self.out is not None and self.model:
+        if self.out and self.model:
             from glassformer.explain.page.model_page import model_page
             from glassformer.interop.check import n_alike
 
             write_page(self.out, *model_page(run, [one.request for one in explained], n_alike, self.exact))
-        elif self.out is not None:
+        elif self.out:
             save_page(self.out, *explained)
         elif not self.json:
             self.serve(run, explained)

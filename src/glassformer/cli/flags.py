@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeVar, dat
 from glassformer.config import Config, docstrings, idle
 from glassformer.config.recipes import ALIASES, SECTIONS, convert, interval, limited_kinds, nearest, override
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.runs.folder import MODEL_CONFIG, RunFolder, SeedsFolder, is_exported
+from glassformer.runs.folder import RunFolder, SeedsFolder, is_exported
 from glassformer.utils import console
 from glassformer.utils.formatting import glassformer_command
 
@@ -250,11 +250,7 @@ def run_folder(word: str, all_seeds: bool = False) -> Path:
         raise UsageError(several, f"name one of them: {word.partition(',')[0]}")
     wrong = "holds no run" if path.is_dir() else "is not a folder" if path.exists() else "does not exist"
     runs = map(RunFolder, path.parent.glob("*"))  # also one without a training: an import, or what learned an answer
-    siblings = [
-        run.path.name
-        for run in runs
-        if run.resumable or (run.model / MODEL_CONFIG).is_file() or SeedsFolder(run.path).exists
-    ]
+    siblings = [run.path.name for run in runs if run.resumable or run.model.is_dir() or SeedsFolder(run.path).exists]
     hint = f"in {path.parent} there are: {', '.join(sorted(siblings)[:8])}" if siblings else ""
     hint = nearest(path.name, siblings).strip() or hint or "give the folder that --out named when training"
     raise CheckpointError(f"{path} {wrong}", hint)

@@ -105,11 +105,11 @@ def _dispatch(arguments: list[str]) -> None:
         return
     if command not in COMMANDS:
         _refuse(command)
-    if command != "train" and (n := os.environ.get("WORLD_SIZE", "1")) != "1":
-        message = f"{command} is the work of one process, and {n} were started"
-        raise UsageError(message, "start it without torchrun; train alone runs in several processes")
+    from glassformer.api import check_alone
     from glassformer.cli.flags import read
 
+    if command != "train":
+        check_alone(command)
     given = read(class_of(command), arguments[1:])
     for facts, lines in given.run():
         if given.json:

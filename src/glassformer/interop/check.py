@@ -160,8 +160,8 @@ def _compared(
             ours, log_probs = _log_probs(task, model, theirs.engine, text, answer[ANSWERS[kind]])
             worst = max(worst, float(np.abs(ours - log_probs)[np.isfinite(log_probs)].max()))
             are_equal[i] &= not by_token or bool((ours.argmax(axis=-1) == log_probs.argmax(axis=-1)).all())
-    share = sum(are_equal) / len(texts)
-    return CheckResult(library, "sample" if is_sample else "validation", len(texts), share, worst)
+    of, share = "sample" if is_sample else "validation", sum(are_equal) / len(texts)
+    return CheckResult(library, of, len(texts), share, worst)
 
 
 def same_answer(task: Task, a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

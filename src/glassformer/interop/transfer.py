@@ -10,7 +10,7 @@ import copy
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -44,7 +44,7 @@ from glassformer.runs.records import IMPORT, Origin
 from glassformer.runs.sealed_folder import seal, write_files
 from glassformer.tasks import Task
 from glassformer.training.finalize import model_metadata
-from glassformer.utils.atomic_io import remove_folder, write_folder_atomically, write_json
+from glassformer.utils.atomic_io import write_folder_atomically, write_json
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +76,6 @@ class Export:
 def new_folder(out: Path) -> Iterator[Path]:
     """Yield a folder to fill, which becomes `out` at the end of the block; if that fails, nothing is left of it.
 
-    What earlier processes left that were killed meanwhile is removed first.
-
     Args:
         out: a path where there is nothing, or an empty folder; a link to one is followed.
 
@@ -85,15 +83,6 @@ def new_folder(out: Path) -> Iterator[Path]:
         ResourceError: the disk cannot be written.
     """
     out = Path(os.path.realpath(out))
-    for path in out.parent.glob(".tmp-*") if os.name != "nt" else ():  # which has no signal that changes nothing
-        process, _, count = path.name.removeprefix(f".tmp-{out.name}-").partition("-")
-        is_temporary = process.isdecimal() and len(process) < 10 and count.isdecimal()
-        if is_temporary and path.is_dir() and not path.is_symlink():
-            with suppress(OSError):
-                try:
-                    os.kill(int(process), 0)
-                except ProcessLookupError:
-                    remove_folder(path)
     with write_folder_atomically(out) as building:
         yield building
         if out.is_dir():
