@@ -119,14 +119,13 @@ def write(figure: Figure, x: float, y: float, text: str, colour: str, points: fl
 
 def main() -> None:
     """Write both pictures, and the page that holds the model."""
-    run = glassformer.load(DOCS / "front" / "dates")
+    run = glassformer.load(DOCS / "front/dates")
     before, after, found = finding_of(run)
-    for name in ("light", "dark"):
+    for name in SCALES:
         path = DOCS / "images" / f"front-{name}.png"
         picture(before, after, found, name).savefig(path, dpi=DOTS, metadata={"Software": None})
     page, _ = model_page(run, [before.request], n_alike)
-    (DOCS / "_static" / "front.html").write_text(page, encoding="utf-8")
-    print(f"{len(page.encode()):,} bytes; {found.edits[0]}: {found.before} → {found.after}")
+    (DOCS / "_static/front.html").write_text(page, "utf-8")
 
 
 if __name__ == "__main__":

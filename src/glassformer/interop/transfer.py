@@ -120,12 +120,13 @@ def export(
         hint = f"there are {', '.join(known)}" if known else "leave out --quantization"
         raise UsageError(f"{target} is not written with quantization {quantization!r}", hint)
     model = copy.deepcopy(run.model if member is None else member_of(run.model, member)).cpu().eval()
-    model = members_of(model)[0] if len(members_of(model)) == 1 else model
-    architecture, notes = choose(task.explain_as, task.config, len(members_of(model)), target, task.tokenizer)
+    members = members_of(model)
+    model = model if members[1:] else members[0]
+    architecture, notes = choose(task.explain_as, task.config, len(members), target, task.tokenizer)
     facts = _facts(run, target, architecture, notes, model, quantization)
-    record = load_run_record(run.path) if RunFolder(run.path).resumable else None
-    folder = RunFolder(run.path).model_folder
-    origin = None if folder is None else read_origin(folder)
+    folder = RunFolder(run.path)
+    record = load_run_record(run.path) if folder.resumable else None
+    origin = folder.model_folder and read_origin(folder.model_folder)
 
     logger.info(f"writing for {target}")  # torch takes 10 s to record an ONNX graph
     files = tokenizer_files(task.tokenizer, facts.kind == "masked_language_model")
