@@ -6,7 +6,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { FlowScreen } from "./screens/flow";
 import { noServer } from "./sources/source";
 import { useKeys } from "./state/keys";
-import { busy, framed, manifest, problems, reportError, route, runFacts, type Screen, SCREENS, start, work } from "./state/page";
+import { busy, framed, manifest, problems, reportError, route, runFacts, type Screen, SCREENS, source, start, work } from "./state/page";
 import { guide, offered, openTour, theme, toggleTheme } from "./state/settings";
 import { effect, signal, useValue } from "./state/signals";
 import { capital } from "./tensors/format";
@@ -59,7 +59,7 @@ function Header() {
     <header class="top">
       <a class="brand" {...linkTo("flow")}>Glassformer</a>
       <nav aria-label="Screens">
-        {SCREENS.map((name, index) => (
+        {SCREENS.filter((name) => name !== "training" || source.hasTraining).map((name, index) => (
           <a
             key={name} data-nav={name} {...linkTo(name)} title={`Press ${index + 1}`}
             aria-current={name === screen ? "page" : undefined}

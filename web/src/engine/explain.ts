@@ -213,7 +213,8 @@ export function nodesOf(model: Model, encoded: Encoded, steps: Steps): TraceNode
     const { shape, data } = steps.get(node.id)!;
     let [low, high] = [Infinity, -Infinity];
     for (let i = 0; i < data.length; i++) if (Math.abs(data[i]!) < 1e30) [low, high] = [Math.min(low, data[i]!), Math.max(high, data[i]!)];
-    const attrs = { ...node.attrs, ...(node.attrs.token === undefined ? {} : { token: encoded.feed.word ?? 0 }) };
+    const { word = 0, labels, number } = encoded.feed, own: TraceNode["attrs"] = { token: word, labels: [...(labels ?? [])], number: number! };
+    const attrs = Object.fromEntries(Object.entries(node.attrs).map(([name, value]) => [name, name in own ? own[name]! : value]));
     return { ...node, attrs, inputs: node.inputs.filter((one) => steps.has(one)), axes: node.axes.map((axis, i) => ({ ...axis, size: shape[i]! })), min: low <= high ? low : null, max: low <= high ? high : null };
   });
 }

@@ -143,8 +143,9 @@ export async function learn(model: Model, run: RunInfo, data: LearnData, request
   const states = new Map<string, State>(), taken: NonNullable<LearningFacts["learned"]>["steps"] = [], update: Steps = new Map();
   let learned = view.model;
   const wanted = model.program.nodes.map((node) => node.id), gradients = [...groupOf.keys()].filter((name) => wanted.includes(`${name}.grad`));
+  const examples = run.learn.examples.filter(({ text }) => text !== lesson.encoded.streams[0]!.text).slice(0, 8), nWork = nSteps + 2 + examples.length;
   for (let step = 1; step <= nSteps; step++) {
-    await progress(step - 1, nSteps);
+    await progress(step - 1, nWork);
     const { loss, right, steps } = lossOf(learned, lesson), found = execute(learned.program, feedOf(lesson), { wanted: gradients.map((name) => `${name}.grad`), known: steps });
     const size = Math.sqrt(gradients.reduce((sum, name) => sum + norm(floats(found.get(`${name}.grad`)!)) ** 2, 0)), most = data.max_grad_norm > 0 ? data.max_grad_norm : Infinity;
     const clipped = Math.min(1, most / (size + 1e-6)), next = { ...learned.program.params };
@@ -166,21 +167,24 @@ export async function learn(model: Model, run: RunInfo, data: LearnData, request
   }
   const explained = (of: Model, own: string, steps: number): Explained => {
     const all = execute(of.program, feedOf(lesson), { wanted });
-    const found = explainEncoded(of, run, { ...request, learn_steps: steps || undefined }, own, params, lesson.encoded, all, view.look);
+    const found = explainEncoded(of, run, { ...request, learn_steps: steps || undefined }, own, params, { ...lesson.encoded, feed: feedOf(lesson) }, all, view.look);
     return { ...found, update };
   };
+  await progress(nSteps, nWork);
   const first = lossOf(view.model, lesson), base = explained(view.model, nSteps ? `${id}-before` : id, 0);
   const facts: LearningFacts = { answer: lesson.text, labels: lesson.labels, target: lesson.target, loss: first.loss, smoothing: lesson.target === null ? data.smoothing : 0, max_grad_norm: data.max_grad_norm, groups, left_out: data.left_out, learned: null };
   base.manifest.learning = facts;
   if (!nSteps) return base;
-  const last = lossOf(learned, lesson), others = run.learn.examples.filter(({ text }) => text !== lesson.encoded.streams[0]!.text).slice(0, 8).flatMap(({ text, answer: right }) => {
+  const last = lossOf(learned, lesson), others: NonNullable<LearningFacts["learned"]>["others"] = [];
+  for (const [i, { text, answer: right }] of examples.entries()) {
+    await progress(nSteps + 1 + i, nWork);
     try {
       const other = lessonOf(view.model, view.look?.names ?? model.task.labels, { text }, right);
-      return [{ text, answer: other.text, loss_before: lossOf(view.model, other, false).loss, loss_after: lossOf(learned, other, false).loss }];
+      others.push({ text, answer: other.text, loss_before: lossOf(view.model, other, false).loss, loss_after: lossOf(learned, other, false).loss });
     } catch {
-      return []; // of one that has words unknown to the model
+      // one that has words unknown to the model
     }
-  });
+  }
   const changes = Object.fromEntries(gradients.map((name) => {
     const [was, now] = [floats(view.model.program.params[name]!), floats(learned.program.params[name]!)];
     return [name, norm(now.map((one, i) => one - was[i]!)) / Math.max(norm(was), 1e-12)];

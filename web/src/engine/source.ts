@@ -50,6 +50,7 @@ const bytesOf = ({ explained }: { explained: Explained }) => [...explained.steps
 
 export class ModelSource extends Source {
   readonly live = true;
+  override readonly hasTraining = false;
   private data!: ModelData;
   private model!: Model;
   private readonly ready: Promise<void>;
@@ -88,13 +89,13 @@ export class ModelSource extends Source {
   }
 
   /** Returns what long work calls between its parts: it shows how much is done and how long the rest takes, and ends the work where that is asked. */
-  private makeProgress(): Progress {
+  private makeProgress(ofScreen: boolean): Progress {
     const began = performance.now(), before = this.stops;
     let last = began;
     return async (done, of) => {
       const now = performance.now();
       if (now - last < TURN) return;
-      if (now - began > SHOWN) this.onWork({ share: done / of, seconds: ((now - began) / 1000) * (of / Math.max(done, 1) - 1), stop: () => this.stops++ });
+      if (now - began > SHOWN) this.onWork({ share: done / of, seconds: ((now - began) / 1000) * (of / Math.max(done, 1) - 1), stop: () => this.stops++, ofScreen });
       await new Promise((resolve) => setTimeout(resolve));
       if (this.stops > before) throw new Refused("this was stopped", "choose it again, and it begins anew");
       last = performance.now();
@@ -102,11 +103,11 @@ export class ModelSource extends Source {
   }
 
   /** Does long work; its refusals are problems that the page shows. */
-  private async working<T>(how: (progress: Progress) => T | Promise<T>): Promise<T> {
+  private async working<T>(how: (progress: Progress) => T | Promise<T>, ofScreen = true): Promise<T> {
     await this.ready;
     await new Promise((resolve) => setTimeout(resolve)); // so that the page shows that it computes
     try {
-      return await how(this.makeProgress());
+      return await how(this.makeProgress(ofScreen));
     } catch (error) {
       throw error instanceof Refused ? new Problem(capital(error.message), error.hint, 400) : error;
     } finally {
@@ -128,7 +129,7 @@ export class ModelSource extends Source {
         },
       };
       const answer = answers[what];
-      if (!answer) throw new Problem("This page holds a model, and nothing of its training", "open the run with `glassformer explain` to see it");
+      if (!answer) throw new Problem("This page holds the model alone, without its training", "the run folder has that");
       return answer(request);
     });
   }
@@ -140,7 +141,7 @@ export class ModelSource extends Source {
   }
 
   trace(request: TraceRequest): Promise<Manifest> {
-    return this.working(async (progress) => (await this.find(request, progress)).manifest);
+    return this.working(async (progress) => (await this.find(request, progress)).manifest, false);
   }
 
   private async find(request: TraceRequest, progress: Progress): Promise<Explained> {

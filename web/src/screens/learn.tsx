@@ -226,17 +226,19 @@ function LearnForm({ trace }: { trace: Manifest }) {
     setSaid("");
     learn({ ...how, learn_steps: Math.min(MOST_STEPS, from + by) });
   };
-  /** All steps are taken at once; which of them is the first after which the answer is learned follows from their losses. */
+  /** More steps are taken at once; which of them is the first after which the answer is learned follows from their losses. */
   const until = async () => {
     setLooking(true);
     setSaid("");
     try {
       const { answer: _, learn_steps: __, lr: ___, optimizer: ____, edits: _____, other_text: ______, ...plain } = request;
-      const far = await source.trace({ ...plain, ...how, learn_steps: MOST_STEPS });
-      const { steps: taken, loss, right } = far.learning!.learned!;
-      const low = far.learning!.target === null ? LEARNED : 0;
-      const states = [...taken.map((one) => one.right || one.loss < low), right || loss < low];
-      const first = states.indexOf(true);
+      let first = -1;
+      for (const n of [10, 30, MOST_STEPS]) {
+        const { target, learned } = (await source.trace({ ...plain, ...how, learn_steps: n })).learning!;
+        const low = target === null ? LEARNED : 0;
+        first = [...learned!.steps, learned!].findIndex(({ loss, right }) => right || loss < low);
+        if (first >= 0) break;
+      }
       setSaid(first === 0 ? "The model gives this answer already." : first < 0 ? `After ${MOST_STEPS} steps it is not yet learned.` : `Learned after ${first} step${first > 1 ? "s" : ""}.`);
       learn({ ...how, learn_steps: first < 0 ? MOST_STEPS : first });
     } catch (error) {
@@ -499,7 +501,8 @@ function StepsSection({ learned, facts }: { learned: Learned; facts: LearningFac
               : `That is at most ${number(facts.max_grad_norm)}: it is not clipped.` : "This run does not clip gradients."}
           </p>
           <p>{facts.target !== null ? `The answer is ${learned.right ? "now" : "not yet"} within 0.1 standard deviations of the training numbers.`
-            : learned.right ? "The answer is now the most probable one." : "The answer is not yet the most probable one."}</p>
+            : learned.right ? "The answer is now the most probable one."
+              : learned.loss < LEARNED ? "Its loss is low, though not each of its tokens is the most probable one." : "The answer is not yet the most probable one."}</p>
           <Table
             label="Steps" columns={["step", "loss before", "norm of gradient", "clipped to"]}
             rows={learned.steps.map(({ loss, grad_norm, clipped }, i) => ({ cells: [i + 1, number(loss, 4), number(grad_norm, 4), clipped < 1 ? percent(clipped) : "not"], attributes: { "data-step": i + 1 } }))}

@@ -5,7 +5,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import {
-  base, edited, edits, go, isChanged, learn, paramsFromRequest, route, type Screen, selection, setEdits, setParams, source, trace as ask,
+  base, edited, edits, go, isChanged, learn, paramsFromRequest, route, type Screen, selection, setEdits, setParams, source, trace as ask, work,
 } from "../state/page";
 import { useScreenKeys } from "../state/keys";
 import { useResource } from "../state/resource";
@@ -417,12 +417,12 @@ export function Tour() {
     begin(now);
     setIndex(0);
   };
-  const step = plan?.steps[index], isLast = index + 1 === plan?.steps.length;
+  const doing = useValue(work), step = plan?.steps[index], isLast = index + 1 === plan?.steps.length;
   const limits = index === 0 && plan?.limits.map((one) => <p key={one} class="note" data-role="tour-limit">{one}</p>);
   return (
     <aside class="tour" aria-label="Tour" onKeyDown={(event) => event.key !== "Escape" && event.stopPropagation()}>
       {now && first && now.request.text !== first.request.text ? <Card title="You traced another text"><p><button type="button" onClick={again}>Begin the tour with it</button></p></Card>
-        : !step ? <Card title="The tour"><p>{plan ? "There is nothing to show of this text." : error?.message ?? "Choosing what to show …"}</p>{limits}</Card>
+        : !step ? <Card title="The tour"><p>{plan ? "There is nothing to show of this text." : error?.message ?? `Choosing what to show …${doing ? ` ${percent(doing.share)}` : ""}`}</p>{limits}</Card>
         : <Play key={`${first!.id}/${index}`} {...{ step, limits, isLast }} trace={first!} place={`Tour, ${index + 1} of ${plan!.steps.length}`} onNext={() => (isLast ? end() : setIndex(index + 1))} />}
     </aside>
   );

@@ -59,7 +59,7 @@ const SWEEPS: { [kind in Exclude<Kind, "states">]: (value: Swept, trace: Manifes
     const instead = numeric ? "Number" : "Predicts instead";
     return {
       says: <>
-        Each head and each feed-forward block is switched off in turn. The number is the change of {numeric ? "the answer" : "the log-probability of what the model predicts"}; with initial weights no part changes it by more than {number(untrained!)}. Heads can stand in for each
+        Each head and each feed-forward block is switched off in turn. The number is the change of {numeric ? "the answer" : "the log-probability of what the model predicts"}{untrained !== null && `; with initial weights no part changes it by more than ${number(untrained)}`}. Heads can stand in for each
         other, so all heads of a block together, and each head with the others off, are measured too.
       </>,
       tables: [{
@@ -262,7 +262,7 @@ type View = (typeof VIEWS)[number][0];
 /** Words, or parts of the model, that the prediction depends on: the words alone where no edits can be made. */
 export function WhyScreen({ trace }: { trace: Manifest }) {
   const { params } = useValue(route);
-  const views = useValue(editable) ? VIEWS.filter(([name]) => !(name in trace.refused)) : [];
+  const views = useValue(editable) ? VIEWS.filter(([name]) => !(name in trace.refused) && (name !== "checkpoints" || source.hasTraining)) : [];
   const view = views.find(([name]) => name === params.why)?.[0] ?? "words";
   if (isEmbedder(trace) && !isNumber(trace)) return <NoAnswer title="Why" what="explain" trace={trace} />;
   return (

@@ -97,9 +97,13 @@ export interface Work {
   share: number;
   seconds: number;
   stop: () => void;
+  /** Whether it is for one screen, and ends with that. */
+  ofScreen: boolean;
 }
 
 export abstract class Source {
+  /** Whether there may be curves and checkpoints of the training. */
+  readonly hasTraining: boolean = true;
   /** Called while long work is done, and with null at its end. */
   onWork: (work: Work | null) => void = () => {};
   /** True with a server: other texts can be traced. */

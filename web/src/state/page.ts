@@ -279,8 +279,11 @@ export async function start() {
   let acceptedOther: TraceRequest | null = null;
   let acceptedEdits: string[] = [];
   let base: Promise<unknown> = Promise.resolve(null);
-  effect(route, ({ params }) => {
+  let { screen: shown } = route.value;
+  effect(route, ({ params, screen }) => {
     if (accepted?.request === baseRequest.value) accepted.params = params;
+    if (screen !== shown && work.value?.ofScreen) work.value.stop();
+    shown = screen;
   });
   effect(baseRequest, (request) => {
     const asked = JSON.parse(request) as TraceRequest;
