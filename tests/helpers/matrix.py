@@ -58,8 +58,8 @@ ANSWERS = {"classify": "good", "multilabel": "good", "tag": "B-G", "translate": 
 ANSWERS |= {"pairs": "good", "regress": "12.5"}
 LETTERS = "abcdefg"
 MAX_LEN = 560
-LONG = {"classify": "abcdefg" * 90, "multilabel": "abcdefg" * 90, "translate": "abcdefg" * 90, "lm": "abcdefg" * 90}
-LONG |= {"tag": "abcdefg " * 80, "regress": "abcdefg" * 90, "pairs": "abc [SEP] " + "abcdefg" * 90}
+LONG = dict.fromkeys(("classify", "multilabel", "translate", "lm", "regress"), "abcdefg" * 90)
+LONG |= {"tag": "abcdefg " * 80, "pairs": "abc [SEP] " + "abcdefg" * 90}
 LONG["pretrain"] = "abcdefg" * 40 + " [MASK] " + "abcdefg" * 50
 
 

@@ -21,9 +21,7 @@ POOLINGS = ["mean", "max", "mean+max", "first"]
 
 
 def model_of(n_classes: int = 3, **changes: object) -> TextClassifier:
-    model = TextClassifier(replace(SMALL, **changes), 20, n_classes, 40)
-    randomise(model)
-    return model
+    return randomise(TextClassifier(replace(SMALL, **changes), 20, n_classes, 40))
 
 
 @pytest.mark.row("2a", "4.4", "4c")

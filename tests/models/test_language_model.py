@@ -19,9 +19,7 @@ LONGEST_NGRAM = st.sampled_from([0, 2, 5])
 
 
 def model_of(**changes: object) -> LanguageModel:
-    model = LanguageModel(replace(SMALL, **changes), 20, 40)
-    randomise(model)
-    return model
+    return randomise(LanguageModel(replace(SMALL, **changes), 20, 40))
 
 
 @settings(deadline=None, max_examples=40)

@@ -18,9 +18,7 @@ POSITIONS = st.sampled_from(["sinusoidal", "learned", "rotary", "none"])
 
 
 def model_of(**changes: object) -> Translator:
-    model = Translator(replace(SMALL, **changes), 20, 40)
-    randomise(model)
-    return model
+    return randomise(Translator(replace(SMALL, **changes), 20, 40))
 
 
 @settings(deadline=None, max_examples=40)

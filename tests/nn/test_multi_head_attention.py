@@ -35,8 +35,7 @@ def heads_by_hand(x: Tensor, memory: Tensor, m: MultiHeadAttention) -> Tensor:
 @for_each("bias", [True, False])
 def test_narrow_and_wide_heads(d_head: int, n_heads: int, bias: bool) -> None:
     """Each is scaled by its own width; keys and values are those of the memory."""
-    m = MultiHeadAttention(8, n_heads, d_head, bias=bias)
-    randomise(m)
+    m = randomise(MultiHeadAttention(8, n_heads, d_head, bias=bias))
     x, memory = torch.randn(2, 5, 8), torch.randn(2, 6, 8)
     torch.testing.assert_close(m(x), heads_by_hand(x, x, m), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(m(x, memory), heads_by_hand(x, memory, m), atol=1e-5, rtol=1e-5)

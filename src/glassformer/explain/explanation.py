@@ -25,7 +25,7 @@ from glassformer.decode.search import Hypothesis, length_penalties
 from glassformer.errors import UsageError
 from glassformer.explain.capture.exact_inference import exact_forward, exact_no_grad
 from glassformer.explain.capture.sites import Check
-from glassformer.explain.capture.slices import axis_names, take_slice, to_numpy
+from glassformer.explain.capture.slices import sliced
 from glassformer.explain.inputs import (
     Answer,
     DecodeLog,
@@ -166,7 +166,7 @@ class Explanation(EncodedText):
         check_type(slice, str, "a slice as text", 'as in: tensor("encoder.1.self.weights", "head:0")')
         if (id := str(id)) in self.update:
             axes = self.records.params[id.rpartition(".")[0]]
-            return to_numpy(take_slice(self.update[id], axis_names(axes), slice))
+            return sliced(self.update[id], axes, slice)
         return self.records.tensor(id, slice)
 
     def __getitem__(self, id: str) -> np.ndarray:

@@ -47,17 +47,13 @@ def looked_at(run: Subject, request: TraceRequest) -> View:
     """
     view = View(run, request.checkpoint, weights_at(run, request.checkpoint), request.member)
     task, names = run.task, run.task.label_names or []
-    match task.explain_as, isinstance(view.whole, TokenClassifier):
-        case "multilabel_classifier", _:
-            encoded, choose = encode_for_classifier(view, request), _of_one_label
-        case _, True:
-            encoded, choose = encode_for_classifier(view, request), _of_one_word
-        case _:
-            if request.label is not None:
-                raise UsageError(
-                    "this run's texts have one answer each, so there is no label to choose", "remove label"
-                )
-            return view
+    choose = _of_one_word if isinstance(view.whole, TokenClassifier) else None
+    choose = _of_one_label if task.explain_as == "multilabel_classifier" else choose
+    if choose is None and request.label is not None:
+        raise UsageError("this run's texts have one answer each, so there is no label to choose", "remove label")
+    if choose is None:
+        return view
+    encoded = encode_for_classifier(view, request)
     with exact_no_grad(view.weights):
         shares = exact_forward(view.weights, **encoded.model_inputs)[0].double().softmax(dim=-1)
     return replace(view, look=choose(task, names, request, encoded, shares))

@@ -58,7 +58,7 @@ from glassformer.explain.capture.sites import (
     source_line,
     step_location,
 )
-from glassformer.explain.capture.slices import axis_names, get_parameter, param_axes, take_slice, to_numpy
+from glassformer.explain.capture.slices import get_parameter, param_axes, sliced
 from glassformer.models import LanguageModel, TextClassifier, Translator
 from glassformer.models.encoder_models import Pooler
 from glassformer.nn.attention import Tap
@@ -140,13 +140,12 @@ class Trace(Mapping[str, Step]):
 
     def tensor(self, id: str, slice: str = "") -> np.ndarray:
         """Return the values of a step or a parameter, or a slice of them: "head:3;token:0-50", see `take_slice`."""
-        id = id if isinstance(id, str) else str(id)
-        if id in self._steps:
-            return to_numpy(take_slice(self[id].value, axis_names(self[id].axes), slice))
+        if (id := str(id)) in self._steps:
+            return sliced(self[id].value, self[id].axes, slice)
         if id not in self.params:
             message = f"there is no tensor or parameter {id[:80]!r} in this trace"
             raise UnknownRecord(message, nearest(id, [*self, *self.params]))
-        return to_numpy(take_slice(get_parameter(self.model, id), axis_names(self.params[id]), slice))
+        return sliced(get_parameter(self.model, id), self.params[id], slice)
 
     @cached_property
     def params(self) -> dict[str, tuple[Axis, ...]]:

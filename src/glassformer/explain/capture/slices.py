@@ -16,11 +16,6 @@ from glassformer.explain.capture.sites import Axis, Step, WireDtype
 _AXIS_SLICE = re.compile(r"([a-z_]{1,20}):([0-9]{1,9}(?:-[0-9]{1,9}|(?:\.[0-9]{1,9})*))")
 
 
-def axis_names(axes: Iterable[Axis]) -> list[str]:
-    """Return the names of axes, by which they are sliced."""
-    return [axis.name for axis in axes]
-
-
 def wire_dtype(value: Tensor) -> WireDtype:
     """Return the element type in which a tensor is sent."""
     if value.dtype == torch.bool:
@@ -32,6 +27,11 @@ def to_numpy(value: Tensor) -> np.ndarray:
     """Return a tensor as it is sent: float32, int32 or uint8, in C order."""
     dtypes: dict[str, Any] = {"f32": torch.float32, "i32": torch.int32, "u8": torch.uint8}
     return value.detach().to("cpu", dtypes[wire_dtype(value)]).contiguous().numpy()
+
+
+def sliced(value: Tensor, axes: Iterable[Axis], spec: str) -> np.ndarray:
+    """Return a slice of a tensor with these axes as it is sent; see `take_slice`."""
+    return to_numpy(take_slice(value, [axis.name for axis in axes], spec))
 
 
 def take_slice(value: Tensor, axes: Sequence[str], spec: str) -> Tensor:

@@ -128,7 +128,8 @@ class Edits:
         records: the steps of an unedited pass, by which names and slices are checked.
         other: the steps of a second text, for =B.
         means: returns the means of steps over reference texts, for =mean; called if an edit needs them.
-        first: edits that act before these at each step, those of an explanation that is edited further.
+        first: edits that act before these at each step, those of an explanation that is edited further, each with the
+            steps of its own second text.
 
     Attributes:
         ids: ids of the steps that the tap wants.
@@ -142,16 +143,15 @@ class Edits:
         records: Mapping[str, Step],
         means: Callable[[], Means],
         other: Mapping[str, Step] | None = None,
-        first: Edits | None = None,
+        first: Sequence[tuple[Edit, Mapping[str, Step]]] = (),
     ) -> None:
         edits = [edits] if isinstance(edits, str) else edits
         if not 1 <= len(edits) <= MAX_EDITS:
             raise UsageError(f"from 1 to {MAX_EDITS} edits can be applied together, not {len(edits)}")
         self.edits = list(map(Edit.parse, edits))
         self.records, self.means = records, means
-        earlier = [] if first is None else first._all
-        self._all = earlier + [(edit, other or {}) for edit in self.edits]
-        self._n_first = len(earlier)
+        self._all = [*first, *((edit, other or {}) for edit in self.edits)]
+        self._n_first = len(first)
         self.ids: set[str] = set()
         self._plan: dict[str, list[tuple[int, Edit]]] = {}
         self._states: dict[str, Tensor] = {}
@@ -276,12 +276,9 @@ class Edits:
 def edits_on(explanation: Explanation, edits: Sequence[str], other: Explanation | None = None) -> Edits:
     """Return the tap of edits of an explanation: its own act first, each with the values of its own second text."""
     base = explanation.base or explanation
-    means = means_of_run(base.subject, base.records)
-    first = None
-    if explanation.edited is not None:
-        theirs = None if explanation.other is None else explanation.other.records
-        first = Edits(explanation.edited.edits, base.records, means, theirs)
-    return Edits(edits, base.records, means, None if other is None else other.records, first)
+    own, theirs = (None if one is None else one.records for one in (explanation.other, other))
+    first = [(Edit.parse(edit), own or {}) for edit in (explanation.edited.edits if explanation.edited else ())]
+    return Edits(edits, base.records, means_of_run(base.subject, base.records), theirs, first)
 
 
 def check_whole(explanation: Explanation, other: Explanation | None = None) -> None:

@@ -20,7 +20,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -35,7 +35,7 @@ from glassformer.errors import CheckpointError, DataError, GlassformerError, Res
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.page.manifest import pack
 from glassformer.explain.page.saved_page import STATIC, asset
-from glassformer.explain.page.service import RequestError, Service, Worker
+from glassformer.explain.page.service import RequestError, Result, Service, Worker
 from glassformer.explain.subject import Subject
 from glassformer.explain.watch import Training
 from glassformer.utils.process_settings import cancellable
@@ -181,7 +181,6 @@ async def read_json(request: Request) -> dict[str, Any]:
 
 WORK_SECONDS = 120.0
 """Time an answer may take, waiting included."""
-Result = TypeVar("Result")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
