@@ -1,8 +1,5 @@
 """Ensembles of any task: members trained side by side in one run, and runs that are joined when they answer."""
 
-from __future__ import annotations
-
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +11,7 @@ from tests.helpers.for_each import for_each
 from tests.helpers.small import Small, config_of, data_of, small_run
 
 import glassformer
-from glassformer.cli.main import main
-from glassformer.errors import UsageError
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.models.ensemble import Ensemble, mean_logits
 from glassformer.training.preparation import Pace, preflight
 
@@ -28,11 +24,10 @@ def small_ensemble(task: str, members: int, **model: Any) -> Small:
 
 
 @for_each("task", TASKS)
-def test_members_learn_by_themselves_and_are_scored_together(task: str) -> None:
+def test_members_learn_by_themselves_and_are_scored_together(task):
     run = small_ensemble(task, 3, dropout=0.0)
     state, batch = run.new_state(), run.batch(run.batches()[0])
     model = state.model
-    assert isinstance(model, Ensemble)
     alone = [run.task.loss_sum(member, batch).item() for member in model.members]
     assert len(set(alone)) == 3
     assert state.train_module(batch).item() == pytest.approx(sum(alone) / 3, rel=1e-5)
@@ -44,7 +39,7 @@ def test_members_learn_by_themselves_and_are_scored_together(task: str) -> None:
 
 
 @for_each("task", TASKS)
-def test_an_ensemble_of_any_task_trains_validates_and_counts_its_work(task: str) -> None:
+def test_an_ensemble_of_any_task_trains_validates_and_counts_its_work(task):
     run = small_ensemble(task, 2)
     state = run.new_state()
     before = [p.detach().clone() for p in state.model.parameters()]
@@ -65,7 +60,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("joined")
     file = folder / "pairs.tsv"
     pairs = [f"{a} {b}\t{b} {a}" for a in "one two three four five six".split() for b in "red blue green".split()]
-    file.write_text("source\ttarget\n" + "\n".join(pairs * 3) + "\n", encoding="utf-8")
+    file.write_text("source\ttarget\n" + "\n".join(pairs * 3) + "\n", "utf-8")
     model = {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 16}
     common: dict[str, Any] = {"train_file": str(file), "test_file": str(file), "valid_fraction": 0.2, "beam_size": 2}
     common |= {"steps": 4, "max_tokens": 200, "precision": "fp32"}
@@ -76,7 +71,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / name for name in others}
 
 
-def test_runs_answer_together_whatever_their_sizes(trained: dict[str, Path]) -> None:
+def test_runs_answer_together_whatever_their_sizes(trained):
     run, alone = glassformer.load(trained["a"], trained["b"], trained["wide"]), glassformer.load(trained["a"])
     assert isinstance(run.model, Ensemble) and len(run.model.members) == 3
     assert run.path == trained["a"] and run.joined == (trained["b"], trained["wide"])
@@ -85,21 +80,18 @@ def test_runs_answer_together_whatever_their_sizes(trained: dict[str, Path]) -> 
     assert "joined" not in alone.evaluate()
 
 
-def test_commands_take_runs_apart_by_commas(trained: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_take_runs_apart_by_commas(trained, cli):
     together = f"{trained['a']},{trained['b']}"
-    assert main(["evaluate", together, "--json"]) == 0
-    scores = json.loads(capsys.readouterr().out)
+    scores = cli("evaluate", together, "--json").ok.json
     assert scores["joined"] == together.split(",") and scores["n"] == 54
-    assert main(["evaluate", together]) == 0
-    assert f"{trained['a']}, {trained['b']}" in capsys.readouterr().out
-    assert main(["predict", together, "one red", "--json"]) == 0
+    assert f"{trained['a']}, {trained['b']}" in cli("evaluate", together).ok.out
     expected = glassformer.load(trained["a"], trained["b"]).predict("one red")
-    assert json.loads(capsys.readouterr().out) == expected | {"precision": "fp32"}
-    assert main(["evaluate", f"{trained['a']},{trained['a'].parent / 'nowhere'}"]) != 0
-    assert "nowhere does not exist" in capsys.readouterr().err
+    assert cli("predict", together, "one red", "--json").json == expected | {"precision": "fp32"}
+    nowhere = f"{trained['a']},{trained['a'].parent / 'nowhere'}"
+    cli("evaluate", nowhere).refused("nowhere does not exist", code=CheckpointError.exit_code)
 
 
-def test_what_cannot_join_is_refused_and_an_explanation_looks_into_one(trained: dict[str, Path]) -> None:
+def test_what_cannot_join_is_refused_and_an_explanation_looks_into_one(trained):
     a, b, other = trained["a"], trained["b"], trained["other"]
     for call, message in (
         (lambda: glassformer.load(a, other), "its tokenizer is another"),

@@ -3,8 +3,6 @@
 `GLASSFORMER_KILLS` says how many; `make test-all` kills 200, a plain run of the slow tests fewer.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re
@@ -56,7 +54,7 @@ def strike(tmp_path: Path, rng: random.Random, name: str, flags: tuple[str, ...]
 
 
 @pytest.mark.slow
-def test_runs_whose_processes_are_killed_all_come_to_their_end(tmp_path: Path) -> None:
+def test_runs_whose_processes_are_killed_all_come_to_their_end(tmp_path):
     rng, flags = random.Random(int(os.environ.get("GLASSFORMER_SEED", "0"))), ("--epochs", "5", "--lr", "3e-4")
     flags += ("--save-every", "2")
     ended(start(tmp_path, 1, "--version"))  # what all are forked from has imported torch: not a run's time

@@ -1,10 +1,5 @@
 """Requests and findings of others: what is no valid value is an error with a sentence, in any combination."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 from tests.helpers.for_each import for_each
 from tests.helpers.matrix import matrix_run
@@ -35,7 +30,7 @@ DIGITS = "1" * 8000
         ("[[finding.control]]\nedits = []", "'after' in .control.0.. is missing"),
     ],
 )
-def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, message: str) -> None:
+def test_a_finding_of_another_form_is_refused(tmp_path, line, message):
     name = line.split(" ")[0]
     kept = [one for one in GOOD.splitlines() if not one.startswith(f"{name} =")]
     path = tmp_path / "findings.toml"
@@ -60,7 +55,7 @@ def test_a_finding_of_another_form_is_refused(tmp_path: Path, line: str, message
         (QUESTIONS[0], {"trace": "t" * 41, "kind": "parts"}),
     ],
 )
-def test_python_and_the_page_refuse_the_same(kind: Any, data: dict[str, Any]) -> None:
+def test_python_and_the_page_refuse_the_same(kind, data):
     message = []
     for build in (kind.from_dict, lambda values: kind(**values)):
         with pytest.raises(UsageError) as caught:
@@ -70,20 +65,20 @@ def test_python_and_the_page_refuse_the_same(kind: Any, data: dict[str, Any]) ->
 
 
 @for_each("edit", [f"a={DIGITS}x", f"a*{'1' * 190}x", "****************x=0", "*e*e*e*e*e*e*e*e*e*e*e=0"])
-def test_an_edit_that_would_backtrack_is_refused_at_once(edit: str) -> None:
+def test_an_edit_that_would_backtrack_is_refused_at_once(edit):
     e = explain(matrix_run("translate"), "abc")
     with pytest.raises(UsageError):
         e.what_if(edit)
 
 
 @for_each("number", ["0.1", "1.2345678", "-1e-07", "3", "0.30000000000000004"])
-def test_an_edit_is_printed_as_it_acts(number: str) -> None:
+def test_an_edit_is_printed_as_it_acts(number):
     edit = Edit.parse(f"logits*{number}")
     assert edit.number == float(number) and Edit.parse(str(edit)) == edit
 
 
 @for_each(("before", "part"), [(0, "beginning"), (45, "middle"), (95, "end")])
-def test_the_part_of_a_text_with_the_mask_is_named(before: int, part: str) -> None:
+def test_the_part_of_a_text_with_the_mask_is_named(before, part):
     run = matrix_run("pretrain", max_len=30)
     text = "a" * before + "[MASK]" + "b" * (99 - before)
     [warning] = [one for one in explain(run, text).warnings if "truncated" in one]

@@ -3,8 +3,6 @@
 The fuzz over every file of every kind is slow, and a part of it is not.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -12,12 +10,13 @@ import pickle
 import shutil
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.helpers.exports import WORDS, run_of
-from tests.helpers.hostile import Attack, file_attacks, forge, key_attacks, query, reseal
+from tests.helpers.hostile import Attack, edit_json, file_attacks, forge, key_attacks, query, reseal
 
 from glassformer.cli.main import main
 from glassformer.errors import CheckpointError
@@ -48,22 +47,16 @@ def unchecked(name: str, out: Path, patch: pytest.MonkeyPatch) -> Path:
     return out
 
 
-def change_json(path: Path, change: Callable[[Any], Any]) -> None:
-    """Change the value of a JSON file in place."""
-    path.write_text(json.dumps(change(json.loads(path.read_text(encoding="utf-8")))), encoding="utf-8")
-
-
 @pytest.fixture(scope="module")
-def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Exports that are made at their first use."""
 
-    class Made(dict[str, Path]):
-        def __missing__(self, name: str) -> Path:
-            with pytest.MonkeyPatch.context() as patch:
-                self[name] = unchecked(name, tmp_path_factory.mktemp("exports") / name, patch)
-            return self[name]
+    @cache
+    def made(name: str) -> Path:
+        with pytest.MonkeyPatch.context() as patch:
+            return unchecked(name, tmp_path_factory.mktemp("exports") / name, patch)
 
-    return Made()
+    return made
 
 
 class Evil:
@@ -76,16 +69,14 @@ class Evil:
         return os.mkdir, (str(self.mark),)
 
 
-def test_code_in_a_folder_is_never_run(
-    exports: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder, mark = shutil.copytree(exports["hf-lm"], tmp_path / "out"), tmp_path / "mark"
+def test_code_in_a_folder_is_never_run(exports, tmp_path, monkeypatch, capsys):
+    folder, mark = shutil.copytree(exports("hf-lm"), tmp_path / "out"), tmp_path / "mark"
     auto_map = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer"), "modeling_evil.C")
     for file in ("config.json", "tokenizer_config.json", "generation_config.json"):
-        change_json(folder / file, lambda config: config | {"auto_map": auto_map})
+        edit_json(folder / file, lambda config: config.update(auto_map=auto_map))
     for file in ("modeling_evil.py", "custom_generate/generate.py"):
         (folder / file).parent.mkdir(exist_ok=True)
-        (folder / file).write_text(f"import os\nos.mkdir({str(mark)!r})\n", encoding="utf-8")
+        (folder / file).write_text(f"import os\nos.mkdir({str(mark)!r})\n", "utf-8")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"y\n" * 1000)))  # a yes to every question
     codes = set[int]()
     for seals_all in (True, False):  # what the manifest does not name is not read either
@@ -98,8 +89,8 @@ def test_code_in_a_folder_is_never_run(
     assert codes == {4} and not mark.exists() and "[y/N]" not in captured.out + captured.err
 
 
-def test_a_pickle_is_never_opened(exports: dict[str, Path], tmp_path: Path) -> None:
-    folder, mark = shutil.copytree(exports["hf-lm"], tmp_path / "out"), tmp_path / "mark"
+def test_a_pickle_is_never_opened(exports, tmp_path):
+    folder, mark = shutil.copytree(exports("hf-lm"), tmp_path / "out"), tmp_path / "mark"
     (folder / "model.safetensors").unlink()
     for file in ("pytorch_model.bin", "model.bin", "model.safetensors"):
         (folder / file).write_bytes(pickle.dumps(Evil(mark)))
@@ -122,20 +113,20 @@ VALUES: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("key", VALUES)
-def test_values_of_the_description_have_their_types(key: str, exports: dict[str, Path], tmp_path: Path) -> None:
+def test_values_of_the_description_have_their_types(key, exports, tmp_path):
     for i, value in enumerate(VALUES[key]):
-        folder = shutil.copytree(exports["ctranslate2-lm"], tmp_path / str(i))
-        change_json(folder / FACTS, lambda facts, value=value: facts | {key: value})
+        folder = shutil.copytree(exports("ctranslate2-lm"), tmp_path / str(i))
+        edit_json(folder / FACTS, lambda facts, value=value: facts.update({key: value}))
         reseal(folder)
         assert main(["predict", str(folder), "a"]) == 4, value
 
 
 @pytest.mark.parametrize("name", ["ctranslate2-translator", "ctranslate2-lm"])
-def test_a_vocabulary_is_that_of_the_tokenizer(name: str, exports: dict[str, Path], tmp_path: Path) -> None:
+def test_a_vocabulary_is_that_of_the_tokenizer(name, exports, tmp_path):
     for i, change in enumerate((lambda v: [], lambda v: v[:-1], lambda v: [*v, "x"], lambda v: {}, lambda v: [1] * 5)):
-        folder = shutil.copytree(exports[name], tmp_path / str(i))
+        folder = shutil.copytree(exports(name), tmp_path / str(i))
         [vocabulary] = folder.glob("*vocabulary.json")
-        change_json(vocabulary, change)
+        vocabulary.write_text(json.dumps(change(json.loads(vocabulary.read_text("utf-8")))), "utf-8")
         reseal(folder)
         assert main(["predict", str(folder), "a"]) == 4
 
@@ -144,24 +135,20 @@ ALL = [pytest.param(name, 1, marks=pytest.mark.slow) for name in KINDS]
 
 
 @pytest.mark.parametrize(("name", "some"), [*((name, 61) for name in FAST), *ALL])
-def test_changes_of_every_file_end_with_an_error(
-    name: str, some: int, exports: dict[str, Path], tmp_path: Path
-) -> None:
+def test_changes_of_every_file_end_with_an_error(name, some, exports, tmp_path):
     """Every change in the slow test, some otherwise."""
     attacks, wrong = list[Attack](), list[str]()
-    for path in sorted(exports[name].iterdir()):
+    for path in sorted(exports(name).iterdir()):
         attacks += file_attacks(path.name)
         if path.suffix == ".json" and path.name != MANIFEST:
             attacks += key_attacks(path.name, json.loads(path.read_bytes()), depth=1)
     for attack in attacks[::some]:
-        code = query("predict", forge(exports[name], tmp_path / "forged", attack, seal=True), "a b").code
+        code = query("predict", forge(exports(name), tmp_path / "forged", attack, seal=True), "a b").code
         wrong += [f"{attack}: exit {code}"] if code not in (0, 4) else []
     assert len(attacks) > 300 and not wrong
 
 
-def test_a_failed_export_leaves_nothing_and_a_killed_one_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_export_leaves_nothing_and_a_killed_one_is_removed(tmp_path, monkeypatch):
     run, out = run_of("translate", monkeypatch), tmp_path / "out"
 
     def fails(*_: object) -> None:
@@ -186,10 +173,8 @@ def test_a_failed_export_leaves_nothing_and_a_killed_one_is_removed(
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if not name.startswith("onnx")])
-def test_a_text_that_is_cut_is_marked_and_counted(
-    name: str, exports: dict[str, Path], caplog: pytest.LogCaptureFixture
-) -> None:
-    task, model = KINDS[name][0], load_exported(exports[name])
+def test_a_text_that_is_cut_is_marked_and_counted(name, exports, caplog):
+    task, model = KINDS[name][0], load_exported(exports(name))
     long = {"translate": "abcdefg" * 30, "lm": "refund goods " * 30}[task]
     texts, options = [long, "a", long, ""], {"max_new_tokens": 2, "temperature": 0.0}
     answers = model.predict(texts, **options)
@@ -216,16 +201,12 @@ def test_a_text_that_is_cut_is_marked_and_counted(
     ],
     ids=" ".join,
 )
-def test_commands_that_need_a_run_name_the_exported_folder(
-    command: list[str], exports: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = exports["ctranslate2-translator"]
-    table = tmp_path / "table.csv"
-    table.write_text("text,label\n" + "".join(f"text {i},{'ab'[i % 2]}\n" for i in range(40)), encoding="utf-8")
-    places = {"EXPORTED": str(folder), "OTHER": str(tmp_path / "other"), "TABLE": str(table)}
+def test_commands_that_need_a_run_name_the_exported_folder(command, exports, tmp_path, cli, runs):
+    folder = exports("ctranslate2-translator")
+    places = {"EXPORTED": str(folder), "OTHER": str(tmp_path / "other"), "TABLE": runs.table}
     words = [word.replace("EXPORTED", str(folder)) for word in command]
-    code = main([places.get(word, word) for word in words])
-    message = capsys.readouterr().err
-    assert code in (2, 4) and "export" in message and str(folder) in message, message
+    refused = cli(*(places.get(word, word) for word in words))
+    message = refused.err
+    assert refused.code in (2, 4) and "export" in message and str(folder) in message, message
     assert "glassformer predict" in message or "--precision" in message, message
     assert not (tmp_path / "other").exists()

@@ -1,7 +1,5 @@
 """A folder of somebody else is refused with one kind of error, in bounded time and memory, or answers as it did."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time
@@ -13,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from tests.helpers.hostile import BYTES, Answer, Attack, file_attacks, forge, key_attacks, peak_bytes, query
+from tests.helpers.hostile import BYTES, Attack, edit_json, file_attacks, forge, key_attacks, peak_bytes, query, remove
 from tests.helpers.small import config_of, data_of, small_run
-from tests.helpers.tiny_runs import SMALL
+from tests.helpers.tiny_runs import SMALL, Outcome, Runs
 
 from glassformer import load
 from glassformer.config import ModelConfig, TextConfig
@@ -38,19 +36,15 @@ class Victims:
 
     run: Path
     table: Path
-    answer: Answer
+    answer: Outcome
 
 
 @pytest.fixture(scope="module")
-def victims(tmp_path_factory: pytest.TempPathFactory) -> Victims:
-    folder = tmp_path_factory.mktemp("victims")
-    table, run = folder / "table.csv", folder / "run"
-    rows = [f'"a {"good" if i % 2 else "bad"} film, number {i}",{"pos" if i % 2 else "neg"}\n' for i in range(60)]
-    table.write_text("text,label\n" + "".join(rows), encoding="utf-8", newline="\n")
+def victims(tmp_path_factory: pytest.TempPathFactory, runs: Runs) -> Victims:
+    run = tmp_path_factory.mktemp("victims") / "run"
     words = ["--text.tokenizer", "word", "--text.ngrams", "50", "--text.bigrams", "20"]
-    made = query("train", "classify", "--train-file", table, "--out", run, *words, *SMALL)
-    assert made.code == 0, made.err
-    return Victims(run, table, query("predict", run, TEXT, "--json"))
+    assert query("train", "classify", "--train-file", runs.table, "--out", run, *words, *SMALL).ok
+    return Victims(run, runs.table, query("predict", run, TEXT, "--json"))
 
 
 def judge(victims: Victims, folder: Path, attacks: Iterable[Attack], *commands: str) -> Counter[int]:
@@ -95,15 +89,13 @@ FILES = [*((f"model/{file}", ("predict",)) for file in MODEL), *((file, ("doctor
 
 
 @pytest.mark.parametrize(("file", "commands"), FILES)
-def test_every_file_is_refused_or_does_not_matter(
-    victims: Victims, tmp_path: Path, file: str, commands: tuple[str, ...]
-) -> None:
+def test_every_file_is_refused_or_does_not_matter(victims, tmp_path, file, commands):
     codes = judge(victims, tmp_path, file_attacks(file), *commands)
     assert codes[0] == 0 or file == "model/README.md" or "model/" not in file
 
 
 @pytest.mark.parametrize("file", ["model/config.json", *RECORDS])
-def test_values_of_other_types_are_refused(victims: Victims, tmp_path: Path, file: str) -> None:
+def test_values_of_other_types_are_refused(victims, tmp_path, file):
     attacks, is_model = key_attacks(file, record(victims, file), depth=1), file not in RECORDS
     values = [attack for attack in attacks if is_model or attack.name.split(" = ")[-1] in FAST]
     codes = judge(victims, tmp_path, values, "predict" if is_model else "doctor")
@@ -121,9 +113,7 @@ def test_values_of_other_types_are_refused(victims: Victims, tmp_path: Path, fil
         *((file, 0, ("predict", "evaluate", "explain")) for file in ("config.toml", *(f"model/{m}" for m in MODEL))),
     ],
 )
-def test_every_key_of_every_record(
-    victims: Victims, tmp_path: Path, file: str, depth: int, commands: tuple[str, ...]
-) -> None:
+def test_every_key_of_every_record(victims, tmp_path, file, depth, commands):
     attacks = [*(key_attacks(file, record(victims, file), depth) if depth else file_attacks(file))]
     judge(victims, tmp_path, attacks[:: 3 if file == "model/tokenizer.json" and depth else 1], *commands)
 
@@ -149,25 +139,22 @@ def contents(folder: Path) -> dict[str, bytes]:
 def unfinished(victims: Victims, run: Path) -> Path:
     shutil.copytree(victims.run, run)
     for name in ("model", "evaluation.json", "report.md"):
-        path = run / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        remove(run / name)
     return run
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_run_with_a_link_is_not_resumed(victims: Victims, tmp_path: Path, part: str) -> None:
+def test_a_run_with_a_link_is_not_resumed(victims, tmp_path, part):
     run, own = unfinished(victims, tmp_path / "run"), outside(tmp_path)
     before = contents(own)
-    path = run / part
-    if path.exists():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    path.symlink_to(own / part if "." in part else own)
+    remove(run / part)
+    (run / part).symlink_to(own / part if "." in part else own)
     answer = query("train", "--resume", run)
     assert answer.code == 4 and "is a link" in answer.err
     assert contents(own) == before
 
 
-def test_the_run_itself_may_be_a_link(victims: Victims, tmp_path: Path) -> None:
+def test_the_run_itself_may_be_a_link(victims, tmp_path):
     unfinished(victims, tmp_path / "disk" / "run")
     (tmp_path / "runs").symlink_to(tmp_path / "disk")
     (tmp_path / "linked").symlink_to(tmp_path / "disk" / "run")
@@ -176,7 +163,7 @@ def test_the_run_itself_may_be_a_link(victims: Victims, tmp_path: Path) -> None:
     assert query("predict", tmp_path / "runs" / "run", "a good film", "--json").out == victims.answer.out
 
 
-def test_a_linked_seed_is_refused(victims: Victims, tmp_path: Path) -> None:
+def test_a_linked_seed_is_refused(tmp_path):
     seeds, own = tmp_path / "seeds", outside(tmp_path)
     seeds.mkdir()
     config = '{"seeds": [1, 2], "config": {"task": "classify"}}'
@@ -191,12 +178,8 @@ Edit = Callable[[dict[str, Any]], Any]
 
 
 def forged(victims: Victims, folder: Path, file: str, edit: Edit) -> Path:
-    def change(path: Path) -> None:
-        content = json.loads(path.read_text("utf-8"))
-        edit(content)
-        path.write_text(json.dumps(content), "utf-8")
-
-    return forge(victims.run, folder / "forged", Attack(file, "", change), seal=True)
+    attack = Attack(file, "", lambda path: edit_json(path, edit))
+    return forge(victims.run, folder / "forged", attack, seal=True)
 
 
 def normalizer(**values: Any) -> Edit:
@@ -223,12 +206,12 @@ TOKENIZERS: dict[str, Edit] = {
 
 
 @pytest.mark.parametrize("edit", TOKENIZERS.values(), ids=TOKENIZERS)
-def test_a_tokenizer_of_other_parts_or_ids_is_refused(victims: Victims, tmp_path: Path, edit: Edit) -> None:
+def test_a_tokenizer_of_other_parts_or_ids_is_refused(victims, tmp_path, edit):
     answer = query("predict", forged(victims, tmp_path, "model/tokenizer.json", edit), "aaaa")
     assert answer.code == 4, answer.err
 
 
-def test_what_a_file_does_around_a_text_is_left_out(victims: Victims, tmp_path: Path) -> None:
+def test_what_a_file_does_around_a_text_is_left_out(victims, tmp_path):
     def edit(content: dict[str, Any]) -> None:
         content.update(truncation={"max_length": 1}, padding={"strategy": {"Fixed": 10**9}})
         content.update(post_processor={"type": "ByteLevel"})
@@ -238,7 +221,7 @@ def test_what_a_file_does_around_a_text_is_left_out(victims: Victims, tmp_path: 
     assert (found.code, found.out) == (0, sound.out)
 
 
-def test_positions_are_bounded_by_their_table(victims: Victims, tmp_path: Path) -> None:
+def test_positions_are_bounded_by_their_table(victims, tmp_path):
     """A table of 10⁶ positions of this width has 64 MB, and of a wider model it is refused."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(restoring, "MAX_POSITIONS", 1 << 20)
@@ -246,13 +229,13 @@ def test_positions_are_bounded_by_their_table(victims: Victims, tmp_path: Path) 
         assert query("predict", path, TEXT).code == 4
 
 
-def test_numbers_that_overflow_are_no_answer(victims: Victims, tmp_path: Path) -> None:
+def test_numbers_that_overflow_are_no_answer(victims, tmp_path):
     path = forged(victims, tmp_path, "model/config.json", lambda c: c["model"].update(embedding_init_std=1e308))
     answer = query("predict", path, TEXT)
     assert answer.code == 5 and "logits are NaN" in answer.err
 
 
-def test_shapes_take_no_memory_and_draw_no_number() -> None:
+def test_shapes_take_no_memory_and_draw_no_number():
     torch.manual_seed(0)
     expected = torch.rand(1)
     torch.manual_seed(0)
@@ -264,7 +247,7 @@ def test_shapes_take_no_memory_and_draw_no_number() -> None:
 
 
 @pytest.mark.parametrize("kind", ["byte-bpe", "word"])
-def test_a_tokenizer_of_64k_entries_still_loads(tmp_path: Path, kind: str) -> None:
+def test_a_tokenizer_of_64k_entries_still_loads(tmp_path, kind):
     trained = Tokenizer.train(["a b"], TextConfig(tokenizer=kind, vocab_size=300))
     content = json.loads(trained.to_json())
     vocabulary = content["model"]["vocab"]
@@ -277,7 +260,7 @@ def test_a_tokenizer_of_64k_entries_still_loads(tmp_path: Path, kind: str) -> No
 
 
 @pytest.mark.slow
-def test_a_model_of_100_million_weights_still_loads(tmp_path: Path) -> None:
+def test_a_model_of_100_million_weights_still_loads(tmp_path):
     config = replace(config_of("lm"), model=ModelConfig(n_layers=14, d_model=768, n_heads=12))
     task = small_run(config, data_of("lm")).task
     weights = dict(task.build_model().named_parameters())

@@ -1,35 +1,34 @@
-from __future__ import annotations
-
 import json
-import os
 import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from unittest import mock
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
-from tests.helpers.tiny_runs import Runs
+from tests.explain.test_report import Page
+from tests.helpers.small_runs import FLAGS, write_table
 
+from glassformer.cli import explain
+from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.explain.page import model_page
+from glassformer.runs.model_folder import step_folders
 
 
-def test_json_is_one_object_with_both_parts(cli: Callable, runs: Runs) -> None:
+def test_json_is_one_object_with_both_parts(cli, runs):
     message = cli("explain", runs.classify, "a good film", "--json").ok
     [line] = message.out.splitlines()
     facts = json.loads(line)
-    assert set(facts) == {"manifest", "attribution"}
+    assert set(facts) == {"manifest", "attribution"} and facts["attribution"]["method"] == "erase"
     assert facts["manifest"]["streams"][0]["text"] == "a good film"
-    assert facts["attribution"]["method"] == "erase"
     predicted = cli("predict", runs.classify, "a good film", "--json").json
     assert facts["manifest"]["answer"]["headline"] == predicted["label"]
 
 
-def test_two_texts_a_translation_of_ones_own_and_a_report(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+def test_two_texts_a_translation_of_ones_own_and_a_report(cli, runs, tmp_path):
     facts = cli("explain", runs.classify, "good", "--compare", "bad", "--json").json
     assert facts["other"]["manifest"]["streams"][0]["text"] == "bad"
     message = cli("explain", runs.translate, "number 3", "--target", "Nummer 3", "--json")
@@ -37,7 +36,7 @@ def test_two_texts_a_translation_of_ones_own_and_a_report(cli: Callable, runs: R
     assert manifest["decode"]["kind"] == "given" and manifest["streams"][1]["text"] == "Nummer 3"
 
 
-def test_a_page_holds_the_model_or_the_numbers_of_a_text(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+def test_a_page_holds_the_model_or_the_numbers_of_a_text(cli, runs, tmp_path):
     sizes = {}
     for name, words in (("model", []), ("text", ["a good film"]), ("alone", ["a good film", "--no-model"])):
         path = tmp_path / f"{name}.html"
@@ -48,17 +47,15 @@ def test_a_page_holds_the_model_or_the_numbers_of_a_text(cli: Callable, runs: Ru
     assert sizes == {"model": True, "text": True, "alone": False}
 
 
-def test_a_tokenizer_that_the_page_cannot_read_is_refused_by_name() -> None:
+def test_a_tokenizer_that_the_page_cannot_read_is_refused_by_name():
     content = json.dumps({"model": {"type": "Unigram"}, "pre_tokenizer": {"type": "Metaspace"}})
-    task = mock.Mock(**{"tokenizer.to_json.return_value": content})
+    task = Mock(**{"tokenizer.to_json.return_value": content})
     with pytest.raises(UsageError, match="cannot read the tokenizer's pre_tokenizer Metaspace") as caught:
         model_page.tokenizers_of(task)
     assert "--no-model" in caught.value.hint
 
 
-def test_the_weights_of_a_page_are_rounded_above_1_mb_and_refused_above_60(
-    cli: Callable, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_weights_of_a_page_are_rounded_above_1_mb_and_refused_above_60(cli, runs, tmp_path, monkeypatch):
     sentence = "The weights are rounded to 16 bits: "
     for limit, exact, expected in ((10**6, [], 0), (1000, [], 1), (1000, ["--exact"], 0)):
         monkeypatch.setattr(model_page, "EXACT_BYTES", limit)
@@ -70,7 +67,7 @@ def test_the_weights_of_a_page_are_rounded_above_1_mb_and_refused_above_60(
     assert refused.code == 2 and "a page holds at most 0 MB" in refused.err and "--no-model" in refused.err
 
 
-def test_what_is_drawn_and_learned_is_said_in_json_too(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+def test_what_is_drawn_and_learned_is_said_in_json_too(cli, runs, tmp_path):
     drawn = cli("figure", runs.classify, "a good film", "attention", "-o", tmp_path / "a.svg", "--json")
     assert drawn.json == {"out": str(tmp_path / "a.svg")}
     learned = cli("learn", runs.classify, "a good film", "neg", "--steps", "1")
@@ -80,19 +77,18 @@ def test_what_is_drawn_and_learned_is_said_in_json_too(cli: Callable, runs: Runs
 
 
 @pytest.mark.parametrize("command", ["explain", "export"])
-def test_an_ensemble_of_runs_is_refused_by_name(cli: Callable, runs: Runs, tmp_path: Path, command: str) -> None:
+def test_an_ensemble_of_runs_is_refused_by_name(cli, runs, tmp_path, command):
     words = ["a"] if command == "explain" else [tmp_path / "out", "--to", "hf"]
     refused = cli(command, f"{runs.classify},{runs.classify}", *words)
-    assert refused.code == 2 and "names several runs" in refused.err and f"one of them: {runs.classify}" in refused.err
+    refused.refused("names several runs", f"one of them: {runs.classify}")
 
 
-def test_a_figure_is_written_and_replaces_nothing(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+def test_a_figure_is_written_and_replaces_nothing(cli, runs, tmp_path):
     path = tmp_path / "a.pdf"
     message = cli("figure", runs.classify, "a good film", "attention", "--layer", "0", "--head", "1", "--out", path).ok
     assert path.stat().st_size > 1000, message.err
     for verb, words in (("figure", ["attention"]), ("edit", ["encoder.0.self.head0=0"])):
-        again = cli(verb, runs.classify, "a", *words, "-o", path)
-        assert again.code == 2 and f"{path} exists" in again.err
+        cli(verb, runs.classify, "a", *words, "-o", path).refused(f"{path} exists")
 
 
 @pytest.mark.parametrize(
@@ -124,18 +120,16 @@ def test_a_figure_is_written_and_replaces_nothing(cli: Callable, runs: Runs, tmp
     ],
     ids=str,
 )
-def test_what_cannot_be_shown(cli: Callable, runs: Runs, tmp_path: Path, words: list[str], message: str) -> None:
+def test_what_cannot_be_shown(cli, runs, tmp_path, words, message):
     outcome = cli(*(w.replace("RUN", str(runs.classify)).replace("OUT", str(tmp_path)) for w in words))
     assert outcome.code == 2, outcome
     assert message in outcome.err and outcome.err.count("\n") <= 2
 
 
-@pytest.mark.skipif("os.name == 'nt'", reason="signals are POSIX's")
-def test_it_serves_until_ctrl_c(runs: Runs) -> None:
+def test_it_serves_until_ctrl_c(runs):
     """In a process of its own: the address on stdout opens the page, Ctrl-C ends it well."""
     command = [sys.executable, "-m", "glassformer", "explain", str(runs.classify), "--no-browser", "--port", "0"]
-    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}, **pipes) as process:
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             address = process.stdout.readline().strip()
             assert address.startswith("http://127.0.0.1:"), process.stderr.read()
@@ -149,7 +143,7 @@ def test_it_serves_until_ctrl_c(runs: Runs) -> None:
     assert "Ctrl-C" in output and output.count(address) == 1
 
 
-def test_an_edit_prints_what_is_predicted_instead_and_is_written(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+def test_an_edit_prints_what_is_predicted_instead_and_is_written(cli, runs, tmp_path):
     message = cli("edit", runs.classify, "a good film", "encoder.0.self.head0=0", "embedding*1").ok
     assert "edit      encoder.0.self.head0=0\n" in message.out and "embedding*1 (changes no number)" in message.out
     assert "log_prob_before" in message.out and "all 3 models together" in message.err
@@ -163,7 +157,7 @@ def test_an_edit_prints_what_is_predicted_instead_and_is_written(cli: Callable, 
         assert text in (tmp_path / name).read_text("utf-8")
 
 
-def test_findings_are_written_and_checked(cli: Callable, runs: Runs, tmp_path: Path) -> None:
+def test_findings_are_written_and_checked(cli, runs, tmp_path):
     file = tmp_path / "findings.toml"
     for edit in ("encoder.0.self.context[head:0]=0", "encoder.0.state=skip"):
         assert cli("edit", runs.classify, "a good film", edit, "-o", file).code == 0
@@ -173,11 +167,10 @@ def test_findings_are_written_and_checked(cli: Callable, runs: Runs, tmp_path: P
     message = cli("findings", runs.classify, file, "--json")
     assert message.code == 1 and message.json["findings"][0]["differences"]
     for flag in (("--member", "0"), ("--checkpoint", "model")):
-        refused = cli("edit", runs.classify, "good", "embedding=0", "-o", file, *flag)
-        assert refused.code == 2 and "finished model" in refused.err
+        cli("edit", runs.classify, "good", "embedding=0", "-o", file, *flag).refused("finished model")
 
 
-def test_the_page_shows_what_the_command_has_traced(cli: Callable, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_shows_what_the_command_has_traced(cli, runs, monkeypatch):
     """No text is traced again when the page asks for it, with edits or without."""
     from glassformer.explain.page import server
 
@@ -191,3 +184,88 @@ def test_the_page_shows_what_the_command_has_traced(cli: Callable, runs: Runs, m
     shown = [service.trace(request) for request in service.run()["start"]]
     assert [one["request"]["text"] for one in shown] == ["a good film", "a bad film"]
     assert service.trace({"text": "a good film"})["id"] == shown[0]["id"]
+
+
+# `train --watch` and `glassformer watch` on the command line: what they refuse, start and end
+
+
+WAITS = "import sys; sys.stdin.read()"
+"""What stands for the page's process: it ends as the pipe is closed."""
+
+
+Started = list[tuple[list[str], dict[str, str], subprocess.Popen[bytes]]]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    """The command and the environment of each process that was started, and what does nothing in its place."""
+    found: Started = []
+
+    def start(command: list[str], env: dict[str, str], **pipes: int) -> subprocess.Popen[bytes]:
+        found.append((command, env, subprocess.Popen([sys.executable, "-c", WAITS], **pipes)))
+        return found[-1][-1]
+
+    stands_for = {"Popen": start, "PIPE": subprocess.PIPE, "DEVNULL": subprocess.DEVNULL}
+    monkeypatch.setattr(explain, "subprocess", SimpleNamespace(**stands_for))
+    return found
+
+
+def trained(folder: Path, name: str, *more: str) -> int:
+    if not (table := folder / "table.csv").exists():
+        write_table(folder)
+    fixed = ("--steps", "20", "--epochs", "1000", "--threads", "1", "--deterministic")
+    return main(["train", "classify", "--train-file", str(table), "--out", str(folder / name), *FLAGS, *fixed, *more])
+
+
+def test_watching_changes_no_bit_and_ends_with_the_training_and_a_replay_is_written(tmp_path, started, capsys):
+    assert trained(tmp_path, "plain") == 0 and not started
+    assert trained(tmp_path, "watched", "--watch", "--no-browser") == 0
+    [((_, _, code, *arguments), environment, page)] = started
+    run = tmp_path / "watched"
+    assert code == explain.CHILD
+    assert arguments == ["watch", str(run), "--control", "--device=cpu", "--no-browser"]
+    assert environment["OMP_NUM_THREADS"] == "1" and page.returncode is not None, "it has ended"
+    weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (tmp_path / "plain", run)]
+    assert weights[0] == weights[1]
+    assert [*step_folders(run / "snapshots")] == [0, 16]
+    assert main(["train", "--resume", str(run), "--watch"]) == 0
+    assert len(started) == 1, "there is no step to watch"
+    assert main(["watch", str(run), "-o", str(tmp_path / "replay.html")]) == 0
+    assert "written:" in capsys.readouterr().err
+    saved = Page((tmp_path / "replay.html").read_text("utf-8")).data()["training"]
+    assert saved["now"]["state"] == "finished" and len(saved["answers"]) == len(saved["texts"]) * 4
+
+
+def test_a_page_that_cannot_be_started_stops_no_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(explain.subprocess, "Popen", Mock(side_effect=OSError(12, "Cannot allocate memory")))
+    assert trained(tmp_path, "run", "--watch") == 0
+    assert capsys.readouterr().err.count("the page cannot be started: Cannot allocate memory") == 1
+
+
+def test_the_page_ends_with_the_process_that_started_it(tmp_path):
+    command = [sys.executable, "-c", explain.CHILD, "watch", str(tmp_path), "--no-browser", "--port", "0"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as page:
+        try:
+            assert page.stdout.readline().startswith(b"http://127.0.0.1:")
+            page.stdin.close()
+            page.wait(60)
+        finally:
+            page.kill()
+
+
+REFUSED = {
+    "train imdb --watch --dry-run": "--watch does not go with --dry-run",
+    "train imdb --watch --overfit-batch": "--watch does not go with --overfit-batch",
+    "train imdb --watch --seeds 2": "--watch does not go with --seeds",
+    "train imdb --dry-run --overfit-batch": "--overfit-batch does not go with --dry-run",
+    "watch . text": "watch takes RUN; 2 came",
+    "watch . -o page.pdf": "--out ends in .pdf",
+    "watch none": "there is no folder none",
+}
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_refusals_are_a_sentence(command, tmp_path, monkeypatch, cli):
+    monkeypatch.chdir(tmp_path)
+    refused = cli(*command.split())
+    assert refused.code == 2 and REFUSED[command] in refused.err and not list(tmp_path.iterdir())

@@ -1,7 +1,5 @@
 """Downloads from a server that breaks off, lies, or is not there; all on 127.0.0.1."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import os
@@ -46,8 +44,6 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         cut = self.server.cuts.pop(0) if self.server.cuts else len(body)
         self.wfile.write(body[:cut])
-        if cut < len(body):
-            self.close_connection = True
 
     def log_message(self, *args):
         pass
@@ -108,7 +104,7 @@ def test_nobody_there_and_no_folder_are_data_errors(folder):
     with pytest.raises(DataError, match="could not be downloaded"):
         fetch(gone.url, "set", SHA256)
     folder.rmdir()
-    folder.write_text("", encoding="utf-8")
+    folder.touch()
     with pytest.raises(DataError, match="could not be downloaded"):
         fetch(gone.url, "set", SHA256)
 
@@ -118,15 +114,15 @@ def test_the_places_are_searched_in_order(tmp_path, monkeypatch):
     assert find(DataConfig(), "set", ["x*", "y"]) == []
     for place in (cache_dir() / "data" / "set", tmp_path / "shared" / "set"):
         place.mkdir(parents=True)
-        (place / "x1").write_text("", encoding="utf-8")
+        (place / "x1").write_text("", "utf-8")
         assert find(DataConfig(), "set", ["x*", "y"]) != [place / "x1", place / "y"]
-        (place / "y").write_text("", encoding="utf-8")
+        (place / "y").write_text("", "utf-8")
         assert find(DataConfig(), "set", ["x*", "y"]) == [place / "x1", place / "y"]
     parent, itself = tmp_path / "mine", tmp_path / "mine" / "set"
     itself.mkdir(parents=True)
     with pytest.raises(DataError, match=r"there is no x here"):
         find(DataConfig(data_dir=str(parent)), "set", ["x"])
-    (itself / "x").write_text("", encoding="utf-8")
+    (itself / "x").write_text("", "utf-8")
     for place in (parent, itself):
         assert find(DataConfig(data_dir=str(place)), "set", ["x"]) == [itself / "x"]
 

@@ -1,7 +1,5 @@
 """Tables read in every format and written in two: what goes in comes out, with the answers behind it."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import itertools
@@ -49,7 +47,7 @@ def as_cells(table: InputTable) -> Cells:
 
 @pytest.mark.parametrize("second", FORMATS)
 @pytest.mark.parametrize("first", FORMATS)
-def test_every_pair_of_formats_keeps_every_field(tmp_path: Path, first: str, second: str) -> None:
+def test_every_pair_of_formats_keeps_every_field(tmp_path, first, second):
     (names, *rows), source = TABLE, tmp_path / "a.jsonl"
     source.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows), "utf-8")
     answers = [{"label": f"l{i}", "note": row[-1]} for i, row in enumerate(rows)]
@@ -66,7 +64,7 @@ def test_every_pair_of_formats_keeps_every_field(tmp_path: Path, first: str, sec
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
 @pytest.mark.parametrize("delimiter", [";", ",", "|"])
-def test_a_csv_has_commas(tmp_path: Path, suffix: str, delimiter: str) -> None:
+def test_a_csv_has_commas(tmp_path, suffix, delimiter):
     data = "\ufeff" + f"sep={delimiter}\n" * (delimiter == "|") + f'id{delimiter}text\r\n1{delimiter}"a, b; c|d"\r\n'
     (tmp_path / "a.csv").write_bytes(data.encode())
     out = tmp_path / f"b{suffix}"
@@ -75,14 +73,14 @@ def test_a_csv_has_commas(tmp_path: Path, suffix: str, delimiter: str) -> None:
     assert written == b'id,text,"label, or class"\n1,"a, b; c|d",pos\n'
 
 
-def test_a_carriage_return_stays_in_its_field(tmp_path: Path) -> None:
+def test_a_carriage_return_stays_in_its_field(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a\\rb", "x": "c\\r\\nd"}\n', "utf-8")
     write(scanned(tmp_path / "a.jsonl"), tmp_path / "b.csv", [{"label": "pos"}])
     with open(tmp_path / "b.csv", newline="", encoding="utf-8") as file:
         assert [*csv.reader(file)] == [["text", "x", "label"], ["a\rb", "c\r\nd", "pos"]]
 
 
-def test_a_table_without_a_header_gets_none(tmp_path: Path) -> None:
+def test_a_table_without_a_header_gets_none(tmp_path):
     (tmp_path / "a.csv").write_text("1,a good film and more\n2,a bad film and more\n", "utf-8")
     table = scanned(tmp_path / "a.csv", "2")
     assert not table.columns.has_header and table.n_rows == 2
@@ -93,7 +91,7 @@ def test_a_table_without_a_header_gets_none(tmp_path: Path) -> None:
     assert first == {"column_1": "1", "column_2": "a good film and more", "label": "x"}
 
 
-def test_json_keeps_its_keys_and_nested_values(tmp_path: Path) -> None:
+def test_json_keeps_its_keys_and_nested_values(tmp_path):
     rows = [{"text": "a", "n": 1, "deep": {"b": [1, 2.5, None]}, "\u2028": True}, {"text": "b", "other": "\ud800"}]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     with pytest.raises(DataError, match=r"a\.jsonl:2: in the column 'other' the text holds half a surrogate pair"):
@@ -124,7 +122,7 @@ MALFORMED = {
 
 
 @for_each("name", MALFORMED)
-def test_what_is_malformed_is_refused_with_its_place(tmp_path: Path, name: str) -> None:
+def test_what_is_malformed_is_refused_with_its_place(tmp_path, name):
     data, message = MALFORMED[name]
     (tmp_path / name).write_bytes(data)
     with pytest.raises(DataError) as error:
@@ -132,7 +130,7 @@ def test_what_is_malformed_is_refused_with_its_place(tmp_path: Path, name: str) 
     assert message in error.value.message
 
 
-def test_what_is_no_file_and_other_names_of_outputs_are_refused(tmp_path: Path) -> None:
+def test_what_is_no_file_and_other_names_of_outputs_are_refused(tmp_path):
     for path, message in ((tmp_path / "gone.csv", "there is no such file"), (tmp_path, "this is a folder")):
         with pytest.raises(DataError, match=message) as error:
             scanned(path)
@@ -142,7 +140,7 @@ def test_what_is_no_file_and_other_names_of_outputs_are_refused(tmp_path: Path) 
             format_for(Path(name))
 
 
-def test_memory_does_not_grow_with_the_table(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_table(tmp_path):
     lines = (f"{i},{'some words ' * 40}{i}\n" for i in range(20_000))
     (tmp_path / "a.csv").write_text("id,text\n" + "".join(lines), "utf-8")  # 3.6 MB
     out = tmp_path / "b.csv"

@@ -1,7 +1,5 @@
 """Toy models for the decoding tests: a decoder over a table of logits, and tiny random Transformers."""
 
-from __future__ import annotations
-
 import torch
 
 from glassformer.config import ModelConfig
@@ -49,21 +47,17 @@ def log_probs(table, sentence, ids):
     return table[sentence, len(ids), [BOS, *ids][-1]].log_softmax(-1).tolist()
 
 
-def sharpen(model, eos):
-    """Make a random model choose decidedly, and end now and then: no decision by the last digit."""
-    model.eval()
+def translator(seed=0, vocab_size=23, max_len=32, kind=Translator, **config):
+    """A random model that chooses decidedly, and ends now and then: no decision by the last digit."""
+    torch.manual_seed(seed)
+    numbers = {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_ff": 32, "tie_embeddings": False}
+    model = kind(ModelConfig(**(numbers | config)), vocab_size, max_len).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.startswith("output"):
                 parameter.mul_(4.0)
-                parameter[eos].mul_(1.5)
+                parameter[EOS].mul_(1.5)
     return model
-
-
-def translator(seed=0, vocab_size=23, max_len=32, kind=Translator, **config):
-    torch.manual_seed(seed)
-    numbers = {"n_layers": 2, "d_model": 16, "n_heads": 2, "d_ff": 32, "tie_embeddings": False}
-    return sharpen(kind(ModelConfig(**(numbers | config)), vocab_size, max_len), EOS)
 
 
 def language_model(seed=0, **config):

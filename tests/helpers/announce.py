@@ -3,8 +3,6 @@
 Not measured are disks and other programs, so it is right to about a third.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor

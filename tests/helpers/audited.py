@@ -1,10 +1,6 @@
 """Small made data whose only faults are those that a test puts into it."""
 
-from __future__ import annotations
-
-import csv
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -81,9 +77,3 @@ def audit(texts: Sequence[str], answers: Sequence[str], kind: str = "label") -> 
 
 def of_kind(report: AuditReport, kind: str) -> list[AuditFinding]:
     return [finding for finding in report.findings if finding.kind == kind]
-
-
-def write_table(path: Path, texts: Sequence[str], labels: Sequence[str]) -> Path:
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *zip(texts, labels, strict=True)])
-    return path

@@ -1,7 +1,5 @@
 """Where a browser for the tests of the page is, and how it is started."""
 
-from __future__ import annotations
-
 import shutil
 
 CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -4,8 +4,6 @@ With `torn`, the operation it dies in is half done; with `power_cut`, what was n
 Or a disk that is full.
 """
 
-from __future__ import annotations
-
 import builtins
 import errno
 import io
@@ -124,13 +122,15 @@ class FullDisk(Disk):
 
 
 def every_crash(
-    root: Path,
-    prepare: Callable[[Path], object],
-    act: Callable[[Path], object],
-    torn: bool = False,
-    power_cut: bool = False,
+    root: Path, prepare: Callable[[Path], object], act: Callable[[Path], object], **how: bool
 ) -> Iterator[tuple[Path, bool]]:
     """`act` on freshly prepared folders, dying after 0, 1, 2 … operations until it lives through.
+
+    Args:
+        root: where the folders are made.
+        prepare: fills a folder.
+        act: what dies in it.
+        how: `torn` or `power_cut` of the disk.
 
     Yields:
         The folder as the dead process left it, and whether the act was completed.
@@ -140,7 +140,7 @@ def every_crash(
         folder.mkdir()
         prepare(folder)
         with pytest.MonkeyPatch.context() as patch:
-            CrashingDisk(alive, torn, power_cut).install(patch)
+            CrashingDisk(alive, **how).install(patch)
             try:
                 act(folder)
                 completed = True

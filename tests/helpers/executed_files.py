@@ -3,8 +3,6 @@
 python -m tests.helpers.executed_files FILES.txt train classify --train-file reviews.csv --steps 2 --out RUN
 """
 
-from __future__ import annotations
-
 import inspect
 import sys
 import threading
@@ -41,5 +39,5 @@ def executed_files(arguments: list[str]) -> tuple[int, list[str]]:
 
 if __name__ == "__main__":
     code, files = executed_files(sys.argv[2:])
-    Path(sys.argv[1]).write_text("\n".join(files) + "\n", encoding="utf-8")
+    Path(sys.argv[1]).write_text("\n".join(files) + "\n", "utf-8")
     sys.exit(code)

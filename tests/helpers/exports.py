@@ -1,7 +1,5 @@
 """Models and runs of random weights, for tests of exports."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections import Counter
@@ -106,7 +104,7 @@ def word_data(task: str) -> TextData:
 
 def printed_by_card(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
     """Run the Python lines of the card of an exported folder, as they stand there, and return what they print."""
-    card = (folder / "README.md").read_text(encoding="utf-8")
+    card = (folder / "README.md").read_text("utf-8")
     code = card.split("```python\n")[1].split("```")[0]
     monkeypatch.chdir(folder)
     capsys.readouterr()

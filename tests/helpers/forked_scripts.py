@@ -4,8 +4,6 @@ Each has a process of its own, forked from this one, which has imported the slow
 Prints the folders whose scripts failed; what a script prints comes before.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys

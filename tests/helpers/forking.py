@@ -3,15 +3,13 @@
 A process that imports torch for itself spends most of its life on that.
 """
 
-from __future__ import annotations
-
 import functools
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 
 from tests.helpers.undrawn import UNDRAWN
 
+Act = Callable[[], None] | None
 IMPORTED = "glassformer.cli.main glassformer.training.trainer matplotlib.pyplot sklearn.linear_model torch".split()
 
 
@@ -29,9 +28,7 @@ def forking() -> ForkServerContext:
     return context
 
 
-def run(
-    arguments: tuple[str, ...], environment: Mapping[str, str], output: Path, before: Callable[[], None] | None
-) -> None:
+def run(arguments: tuple[str, ...], environment: dict[str, str], output: Path, before: Act) -> None:
     """In the new process: what `python -m glassformer` does, with all it says in a file, and no figure drawn.
 
     `before` may break something.
@@ -63,16 +60,9 @@ def until(condition: Callable[[], Any], ended: Callable[[], Any] = bool) -> None
 class Command:
     """`glassformer ARGUMENTS`, running; what it says goes to the file `output`."""
 
-    def __init__(
-        self,
-        output: Path,
-        arguments: tuple[str, ...],
-        environment: Mapping[str, str],
-        before: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, output: Path, arguments: tuple[str, ...], environment: dict[str, str], before: Act = None):
         self.output = output
-        given = arguments, environment, output, before
-        self.process = forking().Process(target=run, args=given, daemon=True)
+        self.process = forking().Process(target=run, args=(arguments, environment, output, before), daemon=True)
         self.process.start()
 
     @property
@@ -96,4 +86,4 @@ class Command:
         return self.returncode, self.text()
 
     def text(self) -> str:
-        return self.output.read_text(encoding="utf-8") if self.output.exists() else ""
+        return self.output.read_text("utf-8") if self.output.exists() else ""

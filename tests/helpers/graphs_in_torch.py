@@ -5,8 +5,6 @@ computed around the graphs is tested for every kind of model with these; three t
 theirs, and `make test-all` records all.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

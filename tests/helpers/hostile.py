@@ -1,7 +1,5 @@
 """Folders as a forger would change them: every file by a list of damages, every JSON key by values of wrong types."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tests.helpers.tiny_runs import Outcome
 
 from glassformer.cli.main import main
 from glassformer.runs.sealed_folder import MANIFEST, write_sealed_folder
@@ -65,12 +64,12 @@ def file_attacks(file: str) -> Iterator[Attack]:
     for name, data in CONTENTS.items():
         yield Attack(file, name, lambda path, data=data: _write(path, data))
     yield Attack(file, "truncated", lambda path: _write(path, path.read_bytes()[: path.stat().st_size // 2]))
-    yield Attack(file, "removed", _remove)
-    yield Attack(file, "a folder", lambda path: (_remove(path), path.mkdir()))
-    yield Attack(file, "a pipe", lambda path: (_remove(path), os.mkfifo(path)))
-    yield Attack(file, "a dangling link", lambda path: (_remove(path), path.symlink_to(path.parent / "nowhere")))
-    yield Attack(file, "a link to itself", lambda path: (_remove(path), path.symlink_to(path)))
-    yield Attack(file, "a link to /dev/zero", lambda path: (_remove(path), path.symlink_to("/dev/zero")))
+    yield Attack(file, "removed", remove)
+    yield Attack(file, "a folder", lambda path: (remove(path), path.mkdir()))
+    yield Attack(file, "a pipe", lambda path: (remove(path), os.mkfifo(path)))
+    yield Attack(file, "a dangling link", lambda path: (remove(path), path.symlink_to(path.parent / "nowhere")))
+    yield Attack(file, "a link to itself", lambda path: (remove(path), path.symlink_to(path)))
+    yield Attack(file, "a link to /dev/zero", lambda path: (remove(path), path.symlink_to("/dev/zero")))
     yield Attack(file, "sparse, 20 GB", lambda path: os.truncate(path, 20 << 30))
 
 
@@ -81,6 +80,13 @@ def key_attacks(file: str, value: Any, depth: int = 3) -> Iterator[Attack]:
         yield Attack(file, f"without {where}", lambda path, keys=keys: _edit(path, keys, None, remove=True))
         for name, new in VALUES.items():
             yield Attack(file, f"{where} = {name}", lambda path, keys=keys, new=new: _edit(path, keys, new))
+
+
+def edit_json(path: Path, change: Callable[[Any], object]) -> None:
+    """Change the value of a JSON file in place."""
+    value = json.loads(path.read_text("utf-8"))
+    change(value)
+    path.write_text(json.dumps(value), "utf-8")
 
 
 def reseal(folder: Path) -> None:
@@ -105,21 +111,15 @@ def forge(source: Path, target: Path, attack: Attack, seal: bool = False) -> Pat
     return target
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a command came to: exit code 99 for what left `main` as an exception, 98 for a timeout."""
-
-    code: int
-    out: str
-    err: str
-
-
 class Timeout(BaseException):
     """A command took too long."""
 
 
-def query(*arguments: object, stdin: bytes = b"") -> Answer:
-    """Run the command in this process, for `SECONDS` at most."""
+def query(*arguments: object) -> Outcome:
+    """Run the command in this process, for `SECONDS` at most, with nothing on stdin.
+
+    Its exit code is 99 for what left `main` as an exception, 98 for a timeout.
+    """
     out, err = io.StringIO(), io.StringIO()
 
     def stop(*_: object) -> None:
@@ -127,7 +127,7 @@ def query(*arguments: object, stdin: bytes = b"") -> Answer:
 
     before, stdin_before = signal.signal(signal.SIGALRM, stop), sys.stdin
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
-    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+    sys.stdin = io.TextIOWrapper(io.BytesIO())
     try:
         with redirect_stdout(out), redirect_stderr(err):
             code = main([str(a) for a in arguments])
@@ -138,7 +138,7 @@ def query(*arguments: object, stdin: bytes = b"") -> Answer:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         sys.stdin = stdin_before
-    return Answer(code, out.getvalue(), err.getvalue())
+    return Outcome(code, out.getvalue(), err.getvalue())
 
 
 def peak_bytes() -> int:
@@ -175,9 +175,9 @@ def _edit(path: Path, keys: tuple[str | int, ...], new: Any, remove: bool = Fals
 
 
 def _write(path: Path, data: bytes) -> None:
-    _remove(path)
+    remove(path)
     path.write_bytes(data)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)

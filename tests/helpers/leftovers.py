@@ -1,7 +1,5 @@
 """What a file of tests may not leave to the next: settings of the process, and what stays alive."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import locale
@@ -34,9 +32,9 @@ def settings() -> dict[str, Any]:
     """The settings of this process that code can change, by name."""
     variables = {name: value for name, value in os.environ.items() if name not in LIBRARIES}
     found: dict[str, Any] = {f"variable {name}": value for name, value in variables.items()}
-    found |= {f"handler of {signal.Signals(n).name}": signal.getsignal(n) for n in named_signals()}
+    found |= {f"handler of {each.name}": signal.getsignal(each) for each in signal.Signals}
     found |= {
-        "blocked signals": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())) if os.name == "posix" else [],
+        "blocked signals": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
         "working folder": os.getcwd(),
         "locale": locale.setlocale(locale.LC_ALL),
         "paths of imports": tuple(sys.path),
@@ -55,11 +53,6 @@ def settings() -> dict[str, Any]:
         "torch process group": torch.distributed.is_available() and torch.distributed.is_initialized(),
     }
     return found
-
-
-def named_signals() -> list[int]:
-    """Signals with a name that a process can handle."""
-    return [s.value for s in signal.Signals if s in signal.valid_signals() and s.name not in ("SIGKILL", "SIGSTOP")]
 
 
 def living() -> dict[str, set[str]]:

@@ -1,7 +1,5 @@
 """Make runs of classifiers with n-grams, bigrams or several members, and random weights that react to the text."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

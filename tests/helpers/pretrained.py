@@ -1,7 +1,5 @@
 """Folders of small random pretrained models, written without their library."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,7 @@ from glassformer.runs.model_folder import tensor_chunks
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"a ##b the film was not good . ##s , an 1".split()]
 D, F, L, POSITIONS = 24, 40, 2, 32
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "model_type": "bert",
     "num_hidden_layers": L,
     "hidden_size": D,
@@ -50,10 +48,8 @@ def byte_level(folder: Path, special: list[str]) -> None:
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=270, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=270, special_tokens=special, initial_alphabet=letters, show_progress=False)
     backend.train_from_iterator(["the film was not good. "] * 5, trainer)
     ends = processors.RobertaProcessing(("</s>", 2), ("<s>", 0)) if len(special) > 1 else processors.ByteLevel()
     backend.post_processor = ends
@@ -67,32 +63,30 @@ def bert_tensors(form: str = "classify", prefix: str = "bert.", n_labels: int = 
     def drawn(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator) * 0.3 + (0.5 if len(shape) == 1 else 0.0)
 
-    def linear(name: str, rows: int, columns: int) -> dict[str, Tensor]:
-        return {f"{name}.weight": drawn(rows, columns), f"{name}.bias": drawn(rows)}
-
-    def norm(name: str) -> dict[str, Tensor]:
-        return {f"{name}.weight": drawn(D), f"{name}.bias": drawn(D)}
+    def layer_of(name: str, rows: int, *columns: int) -> dict[str, Tensor]:
+        """A linear layer, or without columns a norm."""
+        return {f"{name}.weight": drawn(rows, *columns), f"{name}.bias": drawn(rows)}
 
     found = {
         "embeddings.position_ids": torch.arange(POSITIONS)[None],
         "embeddings.word_embeddings.weight": drawn(len(WORDS), D),
         "embeddings.position_embeddings.weight": drawn(POSITIONS, D),
         "embeddings.token_type_embeddings.weight": drawn(2, D),
-        **norm("embeddings.LayerNorm"),
+        **layer_of("embeddings.LayerNorm", D),
     }
     for i in range(L):
         layer = f"encoder.layer.{i}."
         for name in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
-            found |= linear(layer + name, D, D)
-        found |= norm(f"{layer}attention.output.LayerNorm") | norm(f"{layer}output.LayerNorm")
-        found |= linear(f"{layer}intermediate.dense", F, D) | linear(f"{layer}output.dense", D, F)
-    found |= linear("pooler.dense", D, D)
+            found |= layer_of(layer + name, D, D)
+        found |= layer_of(f"{layer}attention.output.LayerNorm", D) | layer_of(f"{layer}output.LayerNorm", D)
+        found |= layer_of(f"{layer}intermediate.dense", F, D) | layer_of(f"{layer}output.dense", D, F)
+    found |= layer_of("pooler.dense", D, D)
     found = {prefix + name: tensor for name, tensor in found.items()}
     if form == "classify":
-        found |= linear("classifier", n_labels, D)
+        found |= layer_of("classifier", n_labels, D)
     if form == "masked":
         head = "cls.predictions"
-        found |= linear(f"{head}.transform.dense", D, D) | norm(f"{head}.transform.LayerNorm")
+        found |= layer_of(f"{head}.transform.dense", D, D) | layer_of(f"{head}.transform.LayerNorm", D)
         found[f"{head}.bias"] = drawn(len(WORDS))
     return found
 
@@ -107,13 +101,10 @@ def bert_folder(
     folder.mkdir(parents=True)
     tensors = bert_tensors(form, "" if form == "bare" else "bert.", n_labels)
     heads = {"classify": "ForSequenceClassification", "masked": "ForMaskedLM", "bare": "Model"}
-    config = {
-        **CONFIG,
-        "architectures": [f"Bert{heads[form]}"],
-        "id2label": {str(i): f"class {i}" for i in range(n_labels)},
-    }
+    config = CONFIG | {"architectures": [f"Bert{heads[form]}"]}
+    config["id2label"] = {str(i): f"class {i}" for i in range(n_labels)}
     change(tensors, config)
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
     (folder / "model.safetensors").write_bytes(b"".join(tensor_chunks(tensors)))
     wordpiece(folder)
     return folder
@@ -122,9 +113,7 @@ def bert_folder(
 def sentence_encoder(folder: Path, pooling: dict[str, Any], *more: str) -> Path:
     """Make of the folder of a bare encoder one of sentence-transformers, with more modules after the pooling."""
     kinds = [("", "Transformer"), ("1_Pooling", "Pooling"), *((f"{i}_{kind}", kind) for i, kind in enumerate(more, 2))]
-    modules = [
-        {"idx": i, "path": path, "type": f"sentence_transformers.models.{k}"} for i, (path, k) in enumerate(kinds)
-    ]
+    modules = [{"idx": i, "path": p, "type": f"sentence_transformers.models.{k}"} for i, (p, k) in enumerate(kinds)]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir(exist_ok=True)
     (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
@@ -133,5 +122,5 @@ def sentence_encoder(folder: Path, pooling: dict[str, Any], *more: str) -> Path:
 
 def put_keys(path: Path, **values: Any) -> None:
     """Set keys of a file of JSON, which is made where it is not there."""
-    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    path.write_text(json.dumps(content | values), encoding="utf-8")
+    content = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(content | values), "utf-8")

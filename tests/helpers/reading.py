@@ -1,7 +1,5 @@
 """Tables read by `data check` and as training reads them: neither approves what the other refuses."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Files of SentencePiece, written by hand: a model as protobuf, and a table of characters."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Small tasks in memory, trained in a second: what the tests of training share."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -31,9 +29,8 @@ TRAIN = TrainConfig(epochs=2, max_tokens=128, lr=3e-3, precision="fp32", device=
 
 def config_of(task: str, **train: object) -> Config:
     """A small configuration of a task."""
-    text = TextConfig(
-        tokenizer="word" if task in ("classify", "multilabel", "regress", "tag") else "char", vocab_size=200, max_len=24
-    )
+    of_words = task in ("classify", "multilabel", "regress", "tag")
+    text = TextConfig(tokenizer="word" if of_words else "char", vocab_size=200, max_len=24)
     decode = DecodeConfig(beam_size=1, max_new_tokens=24)
     return Config(task=task, text=text, model=MODEL, train=replace(TRAIN, **train), decode=decode)
 

@@ -1,12 +1,10 @@
 """Tiny trainings for attacks on run folders: a table, flags, and the command in a process of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.forking import Command
+from tests.helpers.forking import Act, Command
 
 SMALL: dict[str, Any] = {
     "model": {"n_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32, "ensemble_size": 1},
@@ -41,10 +39,10 @@ def write_table(folder: Path, n: int = 80) -> Path:
     """Write a table whose label is a word of its text; return its path."""
     rows = [f"{'good' if i % 2 else 'bad'} word{i % 13} and word{i % 7},{'ab'[i % 2]}" for i in range(n)]
     path = folder / "table.csv"
-    path.write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    path.write_text("text,label\n" + "\n".join(rows) + "\n", "utf-8")
     return path
 
 
-def command(output: Path, *arguments: str, before: Callable[[], None] | None = None) -> Command:
+def command(output: Path, *arguments: str, before: Act = None) -> Command:
     """Start `glassformer ARGUMENTS` in a process; what it says goes to the file `output`."""
     return Command(output, arguments, {"GLASSFORMER_CACHE": str(output.parent / "cache")}, before)

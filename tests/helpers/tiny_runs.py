@@ -3,8 +3,6 @@
 With several workers one trains, and each gets a copy of its own, which tests may write into.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -28,10 +26,14 @@ class Outcome:
     err: str
 
     @property
-    def ok(self) -> Outcome:
+    def ok(self) -> "Outcome":
         """It, which must have ended well."""
         assert self.code == 0, self.err
         return self
+
+    def refused(self, *messages: str, code: int = 2) -> None:
+        """Assert that it ended with a code, and said this."""
+        assert self.code == code and all(message in self.err for message in messages), self
 
     @property
     def json(self) -> Any:
@@ -52,7 +54,7 @@ class Runs:
     book: Path
 
     @staticmethod
-    def in_folder(folder: Path) -> Runs:
+    def in_folder(folder: Path) -> "Runs":
         return Runs(*(folder / n for n in ("classify", "translate", "lm", "table.csv", "a.src", "a.tgt", "book.txt")))
 
 

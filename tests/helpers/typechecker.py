@@ -4,8 +4,6 @@ jaxtyping gives the axes of a call their sizes and beartype compares. A call who
 dtypes of an earlier one of the same function is not compared again, which was most of the time.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect
@@ -38,7 +36,7 @@ def install() -> None:
 def modules_with_shapes() -> list[str]:
     """The modules of `glassformer` that import jaxtyping, by name."""
     sources = [path.relative_to(SOURCE) for path in sorted((SOURCE / "glassformer").rglob("*.py"))]
-    shaped = [path for path in sources if "from jaxtyping import" in (SOURCE / path).read_text(encoding="utf-8")]
+    shaped = [path for path in sources if "from jaxtyping import" in (SOURCE / path).read_text("utf-8")]
     return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in shaped]
 
 

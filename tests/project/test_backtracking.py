@@ -6,8 +6,6 @@ that does not match afterwards makes `re` try all of them (Weber and Seidl 1991,
 automata"). Where nothing can fail afterwards, it does not matter.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import itertools
@@ -101,7 +99,13 @@ def backtracks(pattern: str, *, whole: bool, anywhere: bool, flags: int = 0) -> 
         steps[0].add((frozenset(ALPHABET), 0))
     loops = [p for p in range(len(steps)) if (p,) in _reach(steps, {(p,)})]
     unsafe = [p for p in loops if whole or p not in a.ends]
-    return any(_divides(steps, p, q) for p in loops for q in unsafe if p != q) or any(_twice(steps, p) for p in unsafe)
+    if any((p, q, q) in _reach(steps, {(p, p, q)}) for p in loops for q in unsafe if p != q):
+        return True  # one text leads from p to p, from p to q, and from q to q
+    for p in unsafe:  # one text leads from p to p in two ways
+        apart = {(q, r) for q, r in _reach(steps, {(p, p)}) if q != r}
+        if any((p, p) in _reach(steps, {states}) for states in apart):
+            return True
+    return False
 
 
 def _reach(steps: Any, starts: set[Any]) -> set[Any]:
@@ -116,17 +120,6 @@ def _reach(steps: Any, starts: set[Any]) -> set[Any]:
                     found.add(after)
                     todo.append(after)
     return found
-
-
-def _divides(steps: Any, p: int, q: int) -> bool:
-    """Return whether one text leads from p to p, from p to q, and from q to q."""
-    return (p, q, q) in _reach(steps, {(p, p, q)})
-
-
-def _twice(steps: Any, p: int) -> bool:
-    """Return whether one text leads from p to p in two ways."""
-    apart = {states for states in _reach(steps, {(p, p)}) if states[0] != states[1]}
-    return any((p, p) in _reach(steps, {states}) for states in apart)
 
 
 ROOT = Path(__file__).parents[2]
@@ -152,7 +145,7 @@ LITERAL = re.compile(
 def python_patterns() -> Iterator[tuple[str, str, set[str], int]]:
     """Yield the place of each expression, the expression, the functions that use it, and its flags."""
     for path in SOURCES:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(path.read_text("utf-8"))
         calls = [
             (node, node.func.attr, node.func.value.id)
             for node in ast.walk(tree)
@@ -193,7 +186,7 @@ def problems(place: str, pattern: str, uses: set[str], flags: int = 0) -> list[s
     return [place] if backtracks(pattern, whole=whole, anywhere=bool(uses & ANYWHERE), flags=flags) else []
 
 
-def test_no_expression_in_python_backtracks() -> None:
+def test_no_expression_in_python_backtracks():
     found = list(python_patterns())
     assert len(found) > 30
     assert [place for one in found for place in problems(*one)] == []
@@ -201,30 +194,23 @@ def test_no_expression_in_python_backtracks() -> None:
         assert not backtracks(limits_of(kind).pattern or "", whole=True, anywhere=False)
 
 
-def begins_at_start(pattern: str) -> bool:
-    """Return whether a match can begin at the first character alone."""
-    op, argument = _parser.parse(pattern)[0]
-    return op is c.AT and argument is c.AT_BEGINNING
-
-
-def test_no_expression_of_the_page_backtracks() -> None:
+def test_no_expression_of_the_page_backtracks():
     found = []
     for path in PAGE:
-        for match in LITERAL.finditer(path.read_text(encoding="utf-8")):
+        for match in LITERAL.finditer(text := path.read_text("utf-8")):
             if "${" in match[1]:
                 continue  # a division in a template
-            before = path.read_text(encoding="utf-8")[: match.start()]
+            before = text[: match.start()]
             split = re.sub(r"\\u[0-9a-fA-F]{4}|\\u\{\w+\}|\\[pP]\{\w+\}", "x", match[1])
             flags = re.IGNORECASE if "i" in match[2] else 0
-            use = "match" if begins_at_start(split) else "sub"
-            found.append(
-                (f"{path.name}:{before.count(chr(10)) + 1}: {match[1]}", split.replace("[^]", "."), {use}, flags)
-            )
+            use = "match" if _parser.parse(split)[0] == (c.AT, c.AT_BEGINNING) else "sub"
+            place = f"{path.name}:{before.count(chr(10)) + 1}: {match[1]}"
+            found.append((place, split.replace("[^]", "."), {use}, flags))
     assert len(found) > 20
     assert [place for one in found for place in problems(*one)] == []
 
 
-def test_the_check_finds_what_backtracks_and_passes_what_does_not() -> None:
+def test_the_check_finds_what_backtracks_and_passes_what_does_not():
     for pattern in (r"[+-]?(?:\d+\.?\d*|\.\d+)x", r"(a+)+$", r"(a|aa)*b", r"\s*,\s*\s*;", r"(\w+\s?)*:", r"(?:x+x+)+y"):
         assert backtracks(pattern, whole=True, anywhere=False), pattern
     for pattern in (r"\d+(?:\.\d*)?x", r"a+b", r"(?:ab)*c", r"[a-z]+=[0-9]+", r"(a|b)*c", r"\s+x"):

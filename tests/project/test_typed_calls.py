@@ -1,7 +1,5 @@
 """What a type checker accepts of the Python interface: what README shows, and no call that is wrong."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -36,17 +34,17 @@ glassformer.import_model("a", "b", max_length=5)
 """
 
 
-def test_options_of_decoding_are_those_of_the_configuration() -> None:
+def test_options_of_decoding_are_those_of_the_configuration():
     assert [*DecodeOptions.__annotations__] == [field.name for field in fields(DecodeConfig)]
 
 
 @pytest.mark.slow
-def test_wrong_calls_are_refused_and_readme_is_not(tmp_path: Path) -> None:
+def test_wrong_calls_are_refused_and_readme_is_not(tmp_path):
     [readme] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
     code = readme + RIGHT
-    (tmp_path / "calls.py").write_text(code + WRONG.strip(), encoding="utf-8")
+    (tmp_path / "calls.py").write_text(code + WRONG.strip(), "utf-8")
     settings = f'{{"extraPaths": ["{ROOT / "src"}"], "reportUnusedExpression": false}}'
-    (tmp_path / "pyrightconfig.json").write_text(settings, encoding="utf-8")
+    (tmp_path / "pyrightconfig.json").write_text(settings, "utf-8")
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "-p", str(tmp_path)]
     printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     wrong = {int(line) for line in re.findall(r"calls\.py:(\d+):\d+ - error", printed)}

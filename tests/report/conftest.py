@@ -1,7 +1,5 @@
 """Run folders as training leaves them, made up: the three tasks, with curves, data and scores."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable
@@ -10,26 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 
 from glassformer.evaluate import metrics
 from glassformer.evaluate.scores import class_scores
 
 N_STEPS = 1500
-CONFIG = """task = "{0}"
-recipe = "{1}"
-note = ""
-[data]
-dataset = "{1}"
-[text]
-tokenizer = "byte-bpe"
-max_len = {2}
-[model]
-n_layers = 2
-d_model = 192
-[train]
-label_smoothing = 0.1
-seed = 1
-"""
 
 
 @pytest.fixture
@@ -40,12 +24,15 @@ def fake_run(tmp_path: Path) -> Callable[..., Path]:
         run = tmp_path / (name or task)
         run.mkdir()
         dataset, max_len = {"classify": ("imdb", 256), "translate": ("multi30k", 64), "lm": ("shakespeare", 256)}[task]
-        (run / "config.toml").write_text(CONFIG.format(task, dataset, max_len), encoding="utf-8")
+        config = {"task": task, "recipe": dataset, "note": "", "data": {"dataset": dataset}}
+        config |= {"text": {"tokenizer": "byte-bpe", "max_len": max_len}, "model": {"n_layers": 2, "d_model": 192}}
+        config["train"] = {"label_smoothing": 0.1, "seed": 1}
+        (run / "config.toml").write_text(tomli_w.dumps(config), "utf-8")
         records = {"env": {"device": "cpu", "device_name": "Example CPU"}, "data": data_facts(task)}
         if evaluated:
             records["evaluation"] = {"task": task, "split": "test", **EVALUATIONS[task]()}
         for record, value in records.items():
-            (run / f"{record}.json").write_text(json.dumps(value), encoding="utf-8")
+            (run / f"{record}.json").write_text(json.dumps(value), "utf-8")
         write_metrics(run / "metrics.jsonl", task)
         return run
 
@@ -88,7 +75,7 @@ def write_metrics(path: Path, task: str) -> None:
             if score > best:
                 row["best"], best = True, score
         rows.append(json.dumps(row))
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    path.write_text("\n".join(rows) + "\n", "utf-8")
 
 
 def classify_scores() -> dict[str, object]:

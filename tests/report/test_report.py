@@ -1,22 +1,19 @@
 """Reports of made-up runs: every fact is said, nothing missing breaks them, and hostile text stays text."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
 import shlex
 import struct
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.helpers.for_each import for_each
+from tests.helpers.hostile import edit_json
 from tests.helpers.small import config_of, data_of, small_run
 
-from glassformer.cli.main import main
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.metrics import Metric
@@ -32,25 +29,17 @@ from glassformer.training.preparation import Pace, preflight
 from glassformer.utils.formatting import glassformer_command
 from glassformer.utils.plotting import style
 
-MakeRun = Callable[..., Path]
-
 PLOTS = {"classify": {"loss", "metric", "confusion"}, "translate": {"loss", "metric"}, "lm": {"loss", "metric"}}
-
-
-def edit(path: Path, change: Callable[[dict], None]) -> None:
-    value = json.loads(path.read_text(encoding="utf-8"))
-    change(value)
-    path.write_text(json.dumps(value), encoding="utf-8")
 
 
 def report_of(run: Path) -> str:
     write_report(load_run_record(run))
-    return (run / "report.md").read_text(encoding="utf-8")
+    return (run / "report.md").read_text("utf-8")
 
 
 @pytest.mark.draws
 @pytest.mark.parametrize("task", ["classify", "translate", "lm"])
-def test_every_task_has_its_plots_and_every_plot_is_shown(fake_run: MakeRun, task: str) -> None:
+def test_every_task_has_its_plots_and_every_plot_is_shown(fake_run, task):
     run = fake_run(task)
     text = report_of(run)
     assert {path.stem for path in (run / "plots").glob("*.png")} == PLOTS[task]
@@ -68,10 +57,10 @@ def test_every_task_has_its_plots_and_every_plot_is_shown(fake_run: MakeRun, tas
     assert shown[task] in text and (task != "translate" or "Decoding: beam 5." in text)
 
 
-def test_the_report_says_what_a_reader_needs(fake_run: MakeRun) -> None:
+def test_the_report_says_what_a_reader_needs(fake_run):
     run = fake_run("classify", "it's a run")
     test = {"n": 90, "n_tokens": 1000, "unknown_rate": 0.31, "n_texts_unknown": 77}
-    edit(run / "data.json", lambda data: data["splits"].update(test=test))
+    edit_json(run / "data.json", lambda data: data["splits"].update(test=test))
     text = report_of(run)
     row = next(line for line in text.split("## Data")[1].splitlines() if line.startswith("| test"))
     assert "31.00%" in row and "| 77 |" in row
@@ -85,7 +74,7 @@ def test_the_report_says_what_a_reader_needs(fake_run: MakeRun) -> None:
         assert fact in text, fact
 
 
-def test_a_bag_of_words_that_wins_is_said_at_the_top(fake_run: MakeRun) -> None:
+def test_a_bag_of_words_that_wins_is_said_at_the_top(fake_run):
     run = fake_run("classify")
     [found] = [each for each in diagnose(load_run_record(run)).findings if each.place == "baseline"]
     assert found.matter.startswith("“TF-IDF + logistic regression” does as well or better")
@@ -94,18 +83,18 @@ def test_a_bag_of_words_that_wins_is_said_at_the_top(fake_run: MakeRun) -> None:
     record.validations[-1] = replace(record.validations[-1], best=False)
     [before] = [each for each in diagnose(record).findings if each.place == "baseline"]
     assert found.remedy.startswith("train longer") and "half of the data" in before.remedy
-    edit(run / "evaluation.json", lambda e: e["baselines"]["tfidf_logistic"].update(accuracy=0.6))
+    edit_json(run / "evaluation.json", lambda e: e["baselines"]["tfidf_logistic"].update(accuracy=0.6))
     assert "does as well or better" not in report_of(run).split("## Result")[0]
 
 
-def test_what_makes_a_score_unclean_is_said_at_the_top(fake_run: MakeRun) -> None:
+def test_what_makes_a_score_unclean_is_said_at_the_top(fake_run):
     run = fake_run("classify")
-    config = (run / "config.toml").read_text(encoding="utf-8")
+    config = (run / "config.toml").read_text("utf-8")
     limited = {"matter": "only 500 of 22,500 training examples are used, drawn by seed", "place": "limit"}
     unclean = {"matter": "the weights are chosen on it: no clean test score", "place": "test split"}
-    edit(run / "data.json", lambda d: d["preflight"].update(warnings=[limited, unclean]))
-    (run / "config.toml").write_text(config.replace('note = ""', 'note = "A restatement."'), encoding="utf-8")
-    edit(run / "evaluation.json", lambda e: e.update(split="valid"))
+    edit_json(run / "data.json", lambda d: d["preflight"].update(warnings=[limited, unclean]))
+    (run / "config.toml").write_text(config.replace('note = ""', 'note = "A restatement."'), "utf-8")
+    edit_json(run / "evaluation.json", lambda e: e.update(split="valid"))
     opening = report_of(run).split("## Result")[0]
     for words in (
         "no clean test score",
@@ -117,9 +106,9 @@ def test_what_makes_a_score_unclean_is_said_at_the_top(fake_run: MakeRun) -> Non
     assert "no clean test score" in model_card(load_run_record(run))
 
 
-def test_dates_are_quoted_by_exact_match(fake_run: MakeRun) -> None:
+def test_dates_are_quoted_by_exact_match(fake_run):
     run = fake_run("translate")
-    edit(run / "evaluation.json", lambda e: e.update(headline="exact_match", exact_match=0.987))
+    edit_json(run / "evaluation.json", lambda e: e.update(headline="exact_match", exact_match=0.987))
     assert "Exact match on the test split: **98.7%**" in model_card(load_run_record(run))
 
 
@@ -131,7 +120,7 @@ def test_dates_are_quoted_by_exact_match(fake_run: MakeRun) -> None:
         ("lm", "data.json"),
     ],
 )
-def test_a_report_survives_what_is_missing(fake_run: MakeRun, task: str, missing: str) -> None:
+def test_a_report_survives_what_is_missing(fake_run, task, missing):
     run = fake_run(task)
     (run / missing).unlink()
     text = report_of(run)
@@ -145,7 +134,7 @@ def test_a_report_survives_what_is_missing(fake_run: MakeRun, task: str, missing
 
 
 @pytest.mark.draws
-def test_hostile_text_stays_text(fake_run: MakeRun) -> None:
+def test_hostile_text_stays_text(fake_run):
     run = fake_run("classify")
     names = ["$x_{$ \\frac", "a|b`c"]
 
@@ -155,7 +144,7 @@ def test_hostile_text_stays_text(fake_run: MakeRun) -> None:
             row["label"] = name
         evaluation["examples"][0]["text"] = "<script>alert(1)</script> ![x](http://example.com/x.png) | new\n# line"
 
-    edit(run / "evaluation.json", poison)
+    edit_json(run / "evaluation.json", poison)
     text = report_of(run)
     assert "<script>" not in text and "![x]" not in text and "\n# line" not in text
     rows = [line for line in text.split("\n") if line.startswith("| ")]
@@ -165,7 +154,7 @@ def test_hostile_text_stays_text(fake_run: MakeRun) -> None:
 
 
 @pytest.mark.draws
-def test_many_classes_and_labels_no_font_knows() -> None:
+def test_many_classes_and_labels_no_font_knows():
     names, counts = [f"类别-{i} with a long name" for i in range(25)], (9 * np.eye(25, dtype=int) + 1).tolist()
     with style():
         assert confusion_matrix(Evaluation(scores={"label_names": names, "confusion": counts}))
@@ -173,7 +162,7 @@ def test_many_classes_and_labels_no_font_knows() -> None:
 
 
 @pytest.mark.draws
-def test_writing_twice_gives_the_same(fake_run: MakeRun) -> None:
+def test_writing_twice_gives_the_same(fake_run):
     run = fake_run("lm")
     write_report(load_run_record(run))
     before = {path.name: path.read_bytes() for path in sorted(run.rglob("*.*")) if path.is_file()}
@@ -181,28 +170,19 @@ def test_writing_twice_gives_the_same(fake_run: MakeRun) -> None:
     assert {path.name: path.read_bytes() for path in sorted(run.rglob("*.*")) if path.is_file()} == before
 
 
-def test_the_later_of_two_lines_of_a_step_counts_and_a_torn_last_line_is_ignored(fake_run: MakeRun) -> None:
+def test_the_later_of_two_lines_of_a_step_counts_and_a_torn_last_line_is_ignored(fake_run):
     run = fake_run("lm")
     log = run / "metrics.jsonl"
     row = {"step": 1500, "epoch": 4.0, "loss": 9.0, "lr": 0.0}
-    log.write_text(log.read_text(encoding="utf-8") + json.dumps(row) + '\n{"step": 1501, "lo', encoding="utf-8")
+    log.write_text(log.read_text("utf-8") + json.dumps(row) + '\n{"step": 1501, "lo', "utf-8")
     facts = load_run_record(run)
     assert len(facts.training) == 1500 and facts.training[-1].loss == 9.0
-    log.write_text('{"step": 1}\nnonsense\n{"step": 2}\n', encoding="utf-8")
+    log.write_text('{"step": 1}\nnonsense\n{"step": 2}\n', "utf-8")
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl:2"):
         load_run_record(run)
 
 
-def test_a_folder_that_is_no_run_and_a_damaged_file_are_named(tmp_path: Path, fake_run: MakeRun) -> None:
-    with pytest.raises(CheckpointError, match=r"config\.toml"):
-        write_report(load_run_record(tmp_path / "nowhere"))
-    run = fake_run("lm")
-    (run / "env.json").write_text("{", encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"env\.json"):
-        write_report(load_run_record(run))
-
-
-def test_the_model_card_stands_alone(fake_run: MakeRun) -> None:
+def test_the_model_card_stands_alone(fake_run):
     run = fake_run("classify")
     card = model_card(load_run_record(run))
     for fact in ("imdb", "95% interval", "256 tokens", "any text gets one of them", "glassformer predict path/to/run"):
@@ -222,7 +202,7 @@ def test_a_task_that_says_nothing_of_itself_still_gets_a_report_and_a_card(fake_
     assert "elsewhere it may do worse" in model_card(load_run_record(run))
 
 
-def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tasks_own_metric_and_plot_are_told(fake_run, monkeypatch):
     tagging = TaskReport(
         model_name="tagger",
         metrics=(Metric("slips", "Slips", "tags a sentence", lambda value: f"{value:.2f} a line", False),),
@@ -230,12 +210,12 @@ def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: py
     )
     monkeypatch.setattr(Classify, "report", tagging)
     run = fake_run("classify")
-    edit(run / "evaluation.json", lambda e: e.update(slips=0.5))
-    edit(run / "data.json", lambda d: d.update(metric="slips"))
+    edit_json(run / "evaluation.json", lambda e: e.update(slips=0.5))
+    edit_json(run / "data.json", lambda d: d.update(metric="slips"))
     row = {"epoch": 1.0, "loss": 1.0}
     at = enumerate((3.0, 2.0, 4.0), start=1)
     rows = [row | {"step": s, "valid": {"loss": 1.0, "slips": v}, "best": s < 3} for s, v in at]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     text = report_of(run)
     assert "A tagger trained on" in text and "Slips on the test split: **0.50 a line**" in text
     assert "Kept: the weights of step 2 (Slips on validation: 2.00 a line)." in text, "fewer are better"
@@ -244,8 +224,8 @@ def test_a_tasks_own_metric_and_plot_are_told(fake_run: MakeRun, monkeypatch: py
 
 def log(run: Path, rows: list[StepMetrics]) -> None:
     run.mkdir()
-    (run / "config.toml").write_text('task = "classify"\n', encoding="utf-8")
-    (run / "metrics.jsonl").write_text("".join(row.line() for row in rows), encoding="utf-8")
+    (run / "config.toml").write_text('task = "classify"\n', "utf-8")
+    (run / "metrics.jsonl").write_text("".join(row.line() for row in rows), "utf-8")
 
 
 def row(step: int, accuracy: float, loss: float, best: bool = False) -> StepMetrics:
@@ -260,13 +240,13 @@ def row(step: int, accuracy: float, loss: float, best: bool = False) -> StepMetr
         ([row(50, float("nan"), 0.1)], None),
     ],
 )
-def test_the_validation_that_was_kept(tmp_path: Path, rows: list[StepMetrics], kept: int | None) -> None:
+def test_the_validation_that_was_kept(tmp_path, rows, kept):
     log(tmp_path / "run", rows)
     best = load_run_record(tmp_path / "run").best_validation()
     assert (best.step if best else None) == kept
 
 
-def test_only_the_best_are_marked_in_the_log() -> None:
+def test_only_the_best_are_marked_in_the_log():
     lines = [json.loads(each.line()) for each in (row(1, 0.5, 0.1, True), row(2, 0.5, 0.2), StepMetrics(3))]
     assert [line.get("best") for line in lines] == [True, None, None]
     assert from_json(StepMetrics, lines[0], "log").best
@@ -276,14 +256,14 @@ PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
 
 
 @for_each("name", ["my run", "it's", "a;rm b", "$HOME", "x&y", "(1)", "plain"])
-def test_a_command_is_read_back_word_by_word(name: str) -> None:
+def test_a_command_is_read_back_word_by_word(name):
     path = Path("runs") / name
     words = ["glassformer", "train", "--resume", str(path)]
     assert shlex.split(glassformer_command("train", "--resume", path)) == words
     assert shlex.split(RunFolder(path).resume_command) == words
 
 
-def test_an_unfinished_run_names_itself(fake_run: Callable[..., Path]) -> None:
+def test_an_unfinished_run_names_itself(fake_run):
     run = fake_run("lm", "it's a run", evaluated=False)
     write_report(load_run_record(run))
     [shown] = re.findall(r"Run `(.+)`", (run / "report.md").read_text("utf-8"))
@@ -292,12 +272,12 @@ def test_an_unfinished_run_names_itself(fake_run: Callable[..., Path]) -> None:
     assert [shlex.split(remedy) for remedy in remedies] == [["glassformer", "train", "--resume", str(run)]]
 
 
-def test_no_message_puts_a_value_into_a_command_unquoted() -> None:
+def test_no_message_puts_a_value_into_a_command_unquoted():
     """In strings with values a command of the package is written by `glassformer_command`, or takes a quoted word."""
     allowed = {"run", "train", "usage", "verb", "__version__", "word"}  # quoted by the caller; names of ours
     found = set[str]()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if not isinstance(node, ast.JoinedStr):
                 continue
             for before, value in zip(node.values, node.values[1:], strict=False):
@@ -311,7 +291,7 @@ def test_no_message_puts_a_value_into_a_command_unquoted() -> None:
     assert not found
 
 
-def test_rare_and_prevailing_labels_are_named_whole() -> None:
+def test_rare_and_prevailing_labels_are_named_whole():
     label, texts = "genre: sci-fi", [f"good text {i}" for i in range(30)]
     split = Split(texts, [label] * 28 + ["other", "lonely: one"], "made")
     run = small_run(config_of("classify"), replace(data_of("classify"), train=split, valid=split, test=None))
@@ -325,7 +305,7 @@ def test_rare_and_prevailing_labels_are_named_whole() -> None:
     assert DataRecord(preflight=stored).findings == warnings
 
 
-def test_a_test_split_that_chooses_the_weights_is_warned_of() -> None:
+def test_a_test_split_that_chooses_the_weights_is_warned_of():
     run = small_run(config_of("classify"), data_of("classify"))
     config = replace(run.config, data=replace(run.config.data, use_test_as_validation=True))
     for changed, expected in ((run.config, []), (config, ["leave out --use-test-as-validation"])):
@@ -334,31 +314,29 @@ def test_a_test_split_that_chooses_the_weights_is_warned_of() -> None:
         assert [warning.remedy for warning in warnings if warning.place == "test split"] == expected
 
 
-def test_data_check_says_what_the_start_of_a_training_says(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_data_check_says_what_the_start_of_a_training_says(tmp_path, cli):
     rows = [f"text {i},{'ab'[i % 2]}" for i in range(40)] + ["odd one,c", "odd two,d"]
-    (tmp_path / "a.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    (tmp_path / "a.csv").write_text("\n".join(["text,label", *rows]) + "\n", "utf-8")
     argv = ["classify", "--train-file", str(tmp_path / "a.csv"), "--test-file", str(tmp_path / "a.csv")]
-    assert main(["data", "check", *argv, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["findings"]
+    found = cli("data", "check", *argv, "--json").ok.json["findings"]
     places = ["overlap", "few examples", "few validation examples", "classes of one example"]
     assert [finding["place"] for finding in found] == places
     for command in (["data", "check", *argv], ["train", *argv, "--dry-run"]):
-        assert main(command) == 0
-        message = capsys.readouterr().err
+        message = cli(*command).ok.err
         assert all(f"{finding['matter']}; {finding['remedy']}" in message for finding in found)
 
 
 @for_each("damaged", ["a sentence", {"remedy": "look"}, {"matter": 7}])
-def test_what_is_no_finding_is_refused(damaged: object) -> None:
+def test_what_is_no_finding_is_refused(damaged):
     with pytest.raises(CheckpointError, match=r"data\.json"):
         _ = DataRecord(preflight={"warnings": [damaged]}).findings
 
 
 @pytest.mark.draws
-def test_constant_and_lonely_numbers_are_drawn(fake_run: MakeRun) -> None:
+def test_constant_and_lonely_numbers_are_drawn(fake_run):
     run = fake_run("classify")
     row = {"step": 1, "epoch": 1.0, "loss": 0.5, "lr": 0.0, "grad_norm": 0.0, "seconds": 1.0}
     rows = [row, {**row, "step": 2, "valid": {"loss": 0.5, "accuracy": 1.0}}]
-    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
-    edit(run / "evaluation.json", lambda e: e.update(accuracy=1.0, ci95=[1.0, 1.0]))
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", "utf-8")
+    edit_json(run / "evaluation.json", lambda e: e.update(accuracy=1.0, ci95=[1.0, 1.0]))
     assert {"loss", "metric"} <= set(draw_all(load_run_record(run)))

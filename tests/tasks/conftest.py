@@ -1,2 +1,1 @@
-from tests.tasks.heads import load as load
-from tests.tasks.heads import runs_of as runs_of
+from tests.tasks.heads import load, runs_of  # noqa: F401 - fixtures

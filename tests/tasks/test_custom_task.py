@@ -1,9 +1,6 @@
 """A task defined in one file goes the whole way, and no other file knows a task by name."""
 
-from __future__ import annotations
-
 import ast
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -56,7 +53,7 @@ def write_reviews(path: Path, n: int, seed: int = 0) -> Path:
     for i in range(n):
         word = str(rng.choice([*WORDS]))
         lines.append(f"{' '.join(rng.permutation([word, *rng.choice(list('abcdefgh'), 4)]))} {i},{WORDS[word]}")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", "utf-8")
     return path
 
 
@@ -72,7 +69,7 @@ def registered() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ordered")
-    (folder / "ordered.toml").write_text(RECIPE, encoding="utf-8")
+    (folder / "ordered.toml").write_text(RECIPE, "utf-8")
     write_reviews(folder / "train.csv", 400)
     write_reviews(folder / "test.csv", 60, seed=1)
     return folder
@@ -89,16 +86,16 @@ def arguments_of(place: Path) -> list[str]:
     return [f"{place}/ordered.toml", "--train-file", f"{place}/train.csv", "--test-file", f"{place}/test.csv"]
 
 
-def test_its_data_is_checked(place: Path, capsys) -> None:
-    assert main(["data", "check", *arguments_of(place)]) == 0
-    assert "examples in train" in capsys.readouterr().out
+def test_its_data_is_checked(place, cli):
+    assert "examples in train" in cli("data", "check", *arguments_of(place)).ok.out
     wrong = place / "wrong.csv"
-    wrong.write_text("text,label\na good one,7\n", encoding="utf-8")
-    assert main(["data", "check", *arguments_of(place)[:3], "--test-file", str(wrong)]) == DataError.exit_code
-    assert "wrong.csv:2: label '7' is not one of the training data's (1, 2, 3, 4, 5)" in capsys.readouterr().out
+    wrong.write_text("text,label\na good one,7\n", "utf-8")
+    refused = cli("data", "check", *arguments_of(place)[:3], "--test-file", wrong)
+    assert refused.code == DataError.exit_code
+    assert "wrong.csv:2: label '7' is not one of the training data's (1, 2, 3, 4, 5)" in refused.out
 
 
-def test_it_is_loaded_used_and_scored(place: Path, whole: Path) -> None:
+def test_it_is_loaded_used_and_scored(place, whole):
     run = glassformer.load(whole)
     assert isinstance(run.task, Ordered) and run.task.label_names == STARS
     assert run.predict("a superb c")["label"] == "5"
@@ -109,9 +106,9 @@ def test_it_is_loaded_used_and_scored(place: Path, whole: Path) -> None:
     assert run.evaluate(data=others)["distance"] < 0.2
 
 
-def test_it_answers_a_table_and_is_looked_into_and_exported(place: Path, whole: Path) -> None:
+def test_it_answers_a_table_and_is_looked_into_and_exported(place, whole, cli):
     pytest.importorskip("onnxruntime")
-    assert main(["predict-table", str(whole), f"{place}/test.csv", f"{place}/out.csv", "--prefix", "p_"]) == 0
+    assert cli("predict-table", whole, place / "test.csv", place / "out.csv", "--prefix", "p_").ok
     rows = [line.split(",") for line in (place / "out.csv").read_text("utf-8").splitlines()[1:]]
     assert len(rows) == 60 and np.mean([row[1] == row[2] for row in rows]) > 0.9
     run = glassformer.load(whole)
@@ -122,20 +119,18 @@ def test_it_answers_a_table_and_is_looked_into_and_exported(place: Path, whole: 
     assert result.facts.check is not None and result.facts.check["equal_answers"] == 1.0
 
 
-def test_it_is_reported_and_compared(whole: Path, capsys) -> None:
+def test_it_is_reported_and_compared(whole, cli):
     validations = load_run_record(whole).validations
     assert len(validations) == 12 and set(validations[0].valid or {}) == {"loss", "distance"}
-    report = (whole / "report.md").read_text(encoding="utf-8")
+    report = (whole / "report.md").read_text("utf-8")
     assert "A rater trained on own data" in report and "Mean distance on the test split: **" in report
     assert "| median class |" in report and (whole / "plots" / "metric.png").is_file()
-    assert main(["predict", str(whole), "superb", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["label"] == "5"
-    assert main(["compare", str(whole), str(shutil.copytree(whole, whole.parent / "copy"))]) == 0
-    assert "distance" in capsys.readouterr().out
-    assert main(["doctor", str(whole)]) == 0
+    assert cli("predict", whole, "superb", "--json").ok.json["label"] == "5"
+    assert "distance" in cli("compare", whole, shutil.copytree(whole, whole.parent / "copy")).ok.out
+    assert cli("doctor", whole).ok
 
 
-def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
+def test_no_module_but_the_tasks_spells_a_tasks_name():
     """What differs between tasks is asked of the task."""
     package = ROOT / "src" / "glassformer"
     names = set(TASKS) - {"ordered"}
@@ -143,17 +138,17 @@ def test_no_module_but_the_tasks_spells_a_tasks_name() -> None:
     found: list[str] = []
     for path in package.rglob("*.py"):
         relative = path.relative_to(package).as_posix()
-        if relative.startswith("tasks/") or relative in ("config/recipes.py", "config/recipes.py"):
+        if relative.startswith("tasks/") or relative == "config/recipes.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
                 found.append(f"{relative}:{node.lineno} {node.value}")
     assert not found
 
 
-def test_the_page_spells_no_tasks_name() -> None:
+def test_the_page_spells_no_tasks_name():
     """It uses what it is given of a text: which streams there are, and whether a prediction has a position."""
     spelled = re.compile(rf"""["'`]({"|".join(sorted(set(TASKS) - {"ordered"}))})["'`]""")
     sources = [*(ROOT / "web" / "src").rglob("*.ts*")]
     assert len(sources) > 40
-    assert not [path for path in sources if spelled.search(path.read_text(encoding="utf-8"))]
+    assert not [path for path in sources if spelled.search(path.read_text("utf-8"))]

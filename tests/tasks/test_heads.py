@@ -1,7 +1,5 @@
 """One table over the heads of encoders: trained, scored, answered, learned, explained, exported and begun from."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math
@@ -22,7 +20,6 @@ from tests.helpers.small import small
 from tests.tasks.heads import HEADS, MODEL, NAMES, TEXT, rows, text_of, train, write
 
 import glassformer
-from glassformer.cli.main import main
 from glassformer.config import DataConfig
 from glassformer.data.datasets.labels import mean_and_sd, why_no_number
 from glassformer.data.splits import Split
@@ -49,8 +46,8 @@ pytestmark = pytest.mark.draws
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_a_run_answers_as_it_was_evaluated(head: str, runs_of: dict[str, Path], load: Any, capfd: Any) -> None:
-    known, folder, run = HEADS[head], runs_of[head], load(head)
+def test_a_run_answers_as_it_was_evaluated(head, runs_of, load, cli):
+    known, folder, run = HEADS[head], runs_of(head), load(head)
     stored = [json.loads(line) for line in (folder / "predictions.jsonl").read_text("utf-8").splitlines()]
     tested = [*rows(head, 60, seed=1)]
     answers = run.predict([text_of(row) for row in tested])
@@ -64,8 +61,8 @@ def test_a_run_answers_as_it_was_evaluated(head: str, runs_of: dict[str, Path], 
     assert all(words in report for words in known.report)
     other = write(folder.parent / "o.jsonl", rows(head, 10, seed=3))
     assert run.evaluate(data=DataConfig(test_file=str(other)))["n"] == 10
-    assert main(["compare", str(folder), str(folder)]) == main(["doctor", str(folder)]) == 0
-    assert head != "regress" or "approximate randomization" in capfd.readouterr().out
+    compared = cli("compare", folder, folder).ok.out
+    assert cli("doctor", folder).ok and (head != "regress" or "approximate randomization" in compared)
     if head == "multilabel":
         assert run.task.decision.thresholds is not None and len(run.task.decision.thresholds) == 3
     if head == "regress":
@@ -82,17 +79,15 @@ def test_a_run_answers_as_it_was_evaluated(head: str, runs_of: dict[str, Path], 
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_the_commands_answer_texts_and_tables(head: str, runs_of: dict[str, Path], tmp_path: Path, capfd: Any) -> None:
-    run = str(runs_of[head])
-    assert main(["predict", run, HEADS[head].text, "--json"]) == 0
-    assert json.loads(capfd.readouterr().out).keys() == HEADS[head].answer | {"precision"}
-    assert main(["predict", run, HEADS[head].text, HEADS[head].text]) == 0
-    assert len(capfd.readouterr().out.splitlines()) == 2
+def test_the_commands_answer_texts_and_tables(head, runs_of, tmp_path, cli):
+    run, text = runs_of(head), HEADS[head].text
+    assert cli("predict", run, text, "--json").json.keys() == HEADS[head].answer | {"precision"}
+    assert len(cli("predict", run, text, text).ok.out.splitlines()) == 2
     made = [{"text": text_of(row)} if head == "tag" else row for row in rows(head, 20, seed=3)]
     source = write(tmp_path / "a.jsonl", made)
     column = ["--text-column", "text"] if head == "tag" else []
     for name in ("b.jsonl", "b.csv"):
-        assert main(["predict-table", run, str(source), str(tmp_path / name), "--prefix", "p_", *column]) == 0
+        assert cli("predict-table", run, source, tmp_path / name, "--prefix", "p_", *column).ok
     found = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text("utf-8").splitlines()]
     assert len(found) == len((tmp_path / "b.csv").read_text("utf-8").splitlines()) - 1 == 20
     columns = {f"p_{key}" for key in HEADS[head].answer - {"text", "pair", "probabilities"}}
@@ -100,13 +95,11 @@ def test_the_commands_answer_texts_and_tables(head: str, runs_of: dict[str, Path
     if head == "regress":
         assert all(isinstance(row["p_number"], float) for row in found)
     if head == "tag":
-        capfd.readouterr()
-        assert main(["explain", run, "n1 goes to rome", "--label", "4", "--json"]) == 0
-        assert json.loads(capfd.readouterr().out)["manifest"]["labels"]["shown"] == 3
+        assert cli("explain", run, "n1 goes to rome", "--label", "4", "--json").json["manifest"]["labels"]["shown"] == 3
 
 
 @pytest.mark.parametrize(("head", "learn"), [(name, each) for name, head in HEADS.items() for each in head.learned])
-def test_an_answer_is_learned_and_kept(head: str, learn: dict[str, Any], load: Any, tmp_path: Path) -> None:
+def test_an_answer_is_learned_and_kept(head, learn, load, tmp_path):
     run, text = load(head), HEADS[head].text
     learned = run.learn(text, steps=5, **learn)
     assert learned.learning is not None and learned.learning.learned is not None
@@ -136,7 +129,7 @@ def by_torch(task: str, z: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("task", ["multilabel", "regress", "tag"])
-def test_the_loss_is_that_of_its_numbers(task: str) -> None:
+def test_the_loss_is_that_of_its_numbers(task):
     made = small(task)
     model, batch, valid = made.task.build_model().eval(), made.batch(made.batches()[0]), made.context.data.valid
     theirs = by_torch(task, made.task.logits(model, batch), batch.labels)
@@ -168,9 +161,7 @@ def alike(one: Any, two: Any) -> bool:
 
 @pytest.mark.parametrize("members", [1, 2])
 @pytest.mark.parametrize("task", ["multilabel", "regress", "tag"])
-def test_an_export_answers_as_the_run(
-    task: str, members: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_answers_as_the_run(task, members, monkeypatch, tmp_path, capsys):
     pytest.importorskip("onnxruntime")
     run = run_of(task, monkeypatch, ensemble_size=members)
     if task == "multilabel":
@@ -198,20 +189,17 @@ def test_an_export_answers_as_the_run(
     ],
     ids=("numbers", "classes of numbers", "labels of classes"),
 )
-def test_a_start_keeps_its_layers_and_its_head_where_it_means_the_same(
-    start: str, task: str, found: list[dict[str, Any]], runs_of: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_start_keeps_its_layers_and_its_head_where_it_means_the_same(start, task, found, runs_of, tmp_path):
     """Numbers in another scale keep their answers; heads of classes, labels and numbers have another meaning, also
     where their rows have the same shape."""
     if start == "classify":
         classes = [{"text": f"{name} {i}", "label": name} for i in range(12) for name in NAMES]
         settings = {"train_file": write(tmp_path / "c.jsonl", classes), "model": MODEL, "text": TEXT, "lr": 0.05}
         glassformer.train("classify", out=tmp_path / "c", threads=1, steps=8, **settings)
-    first = glassformer.load(runs_of[start] if start != "classify" else tmp_path / "c", precision="fp32")
+    first = glassformer.load(runs_of(start) if start != "classify" else tmp_path / "c", precision="fp32")
     columns = {"label_column": "stars"} if task == "regress" else {}
     begun = {"train_file": write(tmp_path / "b.jsonl", found), "init_from": str(first.path), "lr": 1e-9, **columns}
     run = glassformer.train(task, out=tmp_path / "next", epochs=1, threads=1, **begun)
-    assert isinstance(run, Run)
     ours, theirs = (dict(members_of(one.model)[0].named_parameters()) for one in (run, first))
     assert torch.allclose(ours["embedding.weight"], theirs["embedding.weight"], atol=1e-3)
     if task == "regress":
@@ -231,7 +219,7 @@ def test_a_start_keeps_its_layers_and_its_head_where_it_means_the_same(
         *(({"temperature": value}, ["a", "b"]) for value in (0.0, -1.0, 11.0, "warm", float("nan"))),
     ],
 )
-def test_a_damaged_decision_is_refused(value: dict[str, Any], labels: list[str] | None) -> None:
+def test_a_damaged_decision_is_refused(value, labels):
     with pytest.raises(CheckpointError):
         Decision.from_json(value, labels, "config.json")
 
@@ -247,17 +235,15 @@ def test_a_damaged_decision_is_refused(value: dict[str, Any], labels: list[str] 
         ("multilabel", ["edit", "RUN", "good", "encoder.0.self.out=0", "-o", "f.toml", "--label", "good"], "--label"),
     ],
 )
-def test_what_a_head_does_not_have_is_refused(
-    head: str, words: list[str], message: str, runs_of: dict[str, Path], capfd: Any
-) -> None:
-    run = runs_of[head]
-    (run.parent / "in.csv").write_text("text\nAnna saw Rome\n", encoding="utf-8")
-    places = {"RUN": str(run), "DATA": str(run.parent / "in.csv"), "o.csv": str(run.parent / "o.csv")}
-    assert main([places.get(word, word) for word in words]) == UsageError.exit_code
-    assert message in capfd.readouterr().err and not (run.parent / "o.csv").exists()
+def test_what_a_head_does_not_have_is_refused(head, words, message, runs_of, cli):
+    run = runs_of(head)
+    places = {"RUN": run, "DATA": run.parent / "in.csv", "o.csv": run.parent / "o.csv"}
+    places["DATA"].write_text("text\nAnna saw Rome\n", "utf-8")
+    cli(*(places.get(word, word) for word in words)).refused(message)
+    assert not places["o.csv"].exists()
 
 
-def test_two_runs_are_compared_by_the_metric_of_their_head() -> None:
+def test_two_runs_are_compared_by_the_metric_of_their_head():
     truth, other = ["ab", "", "b", "a"], ["b", "a", "", "a"]
     ours = [{"truth": [*each], "labels": [*each]} for each in truth]
     theirs = [row | {"labels": [*each]} for row, each in zip(ours, other, strict=True)]
@@ -276,13 +262,11 @@ def test_two_runs_are_compared_by_the_metric_of_their_head() -> None:
 
 def read_labels(folder: Path, content: str, name: str = "a.csv", **files: str) -> list[list[str]]:
     found = read(folder, content, name, "multilabel", **files).examples
-    return [
-        answer.split("\n") if answer else [] for _, answer in sorted(found, key=lambda one: int(one[0].split()[-1]))
-    ]
+    return [answer.split("\n") if answer else [] for _, answer in sorted(found, key=lambda x: int(x[0].split()[-1]))]
 
 
 @for_each("separator", [";", "|", ", "])
-def test_a_table_and_a_list_are_read_alike(separator: str, tmp_path: Path) -> None:
+def test_a_table_and_a_list_are_read_alike(separator, tmp_path):
     found = [*rows("multilabel", 90)]
     content = table([(row["text"], separator.join(row["labels"])) for row in found], ("text", "labels"), "\t")
     labels = read_labels(tmp_path, content, "a.tsv", label_separator=separator)
@@ -290,7 +274,7 @@ def test_a_table_and_a_list_are_read_alike(separator: str, tmp_path: Path) -> No
     assert labels == [row["labels"] for row in found]
 
 
-def test_labels_are_spelled_one_way_and_stand_once(tmp_path: Path) -> None:
+def test_labels_are_spelled_one_way_and_stand_once(tmp_path):
     lines = ["text,labels", *(f"{i} a {i},good; bad;good ;" for i in range(9)), "x 9,", "y 10,bad"]
     lines += ['z 11,"[""good"", ""bad""]"', "v 12,[]"]
     assert read_labels(tmp_path, "\n".join(lines)) == [["bad", "good"]] * 9 + [[], ["bad"], ["bad", "good"], []]
@@ -306,19 +290,19 @@ def test_labels_are_spelled_one_way_and_stand_once(tmp_path: Path) -> None:
         *(("regress", {"stars": bad}, "is not a number") for bad in ("1,5", "n/a", True)),
     ],
 )
-def test_a_bad_line_is_named(task: str, answer: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_a_bad_line_is_named(task, answer, message, tmp_path):
     lines = [*map(json.dumps, rows(task, 90)), json.dumps({"text": "a"} | answer)]
     found = read(tmp_path, "\n".join(lines), "a.jsonl", task).message
     assert message in found and "a.jsonl:91: " in found
 
 
-def test_a_label_of_the_test_file_alone_is_named(runs_of: dict[str, Path], tmp_path: Path, capfd: Any) -> None:
+def test_a_label_of_the_test_file_alone_is_named(runs_of, tmp_path, cli):
     path = write(tmp_path / "t.jsonl", [{"text": "a", "labels": ["good"]}, {"text": "b", "labels": ["good", "goood"]}])
-    assert main(["evaluate", str(runs_of["multilabel"]), "--test-file", str(path)]) == DataError.exit_code
-    assert "t.jsonl:2" in (err := capfd.readouterr().err) and "'goood' is not one of the training data's" in err
+    messages = ("t.jsonl:2", "'goood' is not one of the training data's")
+    cli("evaluate", runs_of("multilabel"), "--test-file", path).refused(*messages, code=DataError.exit_code)
 
 
-def test_scores_of_labels_are_those_of_scikit_learn() -> None:
+def test_scores_of_labels_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     truth, p = rng.random((200, 4)) < (0.5, 0.2, 0.05, 0), rng.random((200, 4))
     answered = p >= 0.6
@@ -332,7 +316,7 @@ def test_scores_of_labels_are_those_of_scikit_learn() -> None:
 
 
 @for_each("seed", range(8))
-def test_no_threshold_has_a_higher_f1(seed: int) -> None:
+def test_no_threshold_has_a_higher_f1(seed):
     rng = np.random.default_rng(seed)
     truth, p = rng.random(60) < 0.3, rng.random(60).round(1)  # many are equal
     at = (scoring.best_threshold(truth, p), *np.linspace(0, 1, 101))
@@ -340,14 +324,14 @@ def test_no_threshold_has_a_higher_f1(seed: int) -> None:
     assert max(others) <= found
 
 
-def test_a_rare_label_takes_the_threshold_of_all() -> None:
+def test_a_rare_label_takes_the_threshold_of_all():
     rng = np.random.default_rng(0)
     truth, p = rng.random((100, 3)) < (0.5, 0.5, 0.03), rng.random((100, 3))
     first, second, rare = scoring.choose_thresholds(truth, p)
     assert rare == scoring.best_threshold(truth.ravel(), p.ravel()) and first != second
 
 
-def test_a_model_begins_with_the_shares_of_training() -> None:
+def test_a_model_begins_with_the_shares_of_training():
     made = small("multilabel")
     model = made.task.build_model()
     with torch.no_grad():
@@ -358,7 +342,7 @@ def test_a_model_begins_with_the_shares_of_training() -> None:
     assert answer["probabilities"]["good"] == pytest.approx((share * 60 + 1) / 62, rel=1e-5)
 
 
-def test_a_text_may_have_no_label_and_no_answer_is_of_no_numbers(load: Any) -> None:
+def test_a_text_may_have_no_label_and_no_answer_is_of_no_numbers(load):
     run = load("multilabel")
     run.task.decision = Decision(thresholds=[1.0, 1.0, 1.0])
     assert run.predict("a b")["labels"] == [] and answer_lines(run.predict("a b")) == ["\t"]
@@ -370,7 +354,7 @@ def test_a_text_may_have_no_label_and_no_answer_is_of_no_numbers(load: Any) -> N
 
 
 @for_each("members", [1, 2])
-def test_an_explanation_is_of_one_label(members: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_explanation_is_of_one_label(members, monkeypatch):
     run = run_of("multilabel", monkeypatch, ensemble_size=members)
     text, all_of = "a good b", run.predict("a good b")["probabilities"]
     for name in NAMES:
@@ -390,8 +374,8 @@ def test_an_explanation_is_of_one_label(members: int, monkeypatch: pytest.Monkey
         run_of("classify", monkeypatch).explain(text, label="good")
 
 
-def test_a_run_whose_model_is_lost_is_finished_again(runs_of: dict[str, Path], load: Any, tmp_path: Path) -> None:
-    shutil.copytree(runs_of["multilabel"], tmp_path / "run")
+def test_a_run_whose_model_is_lost_is_finished_again(runs_of, load, tmp_path):
+    shutil.copytree(runs_of("multilabel"), tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")
     for name in ("evaluation.json", "report.md"):
         (tmp_path / "run" / name).unlink()
@@ -401,8 +385,8 @@ def test_a_run_whose_model_is_lost_is_finished_again(runs_of: dict[str, Path], l
     assert all(torch.equal(a, b) for a, b in weights)
 
 
-def test_several_runs_have_one_set_of_thresholds(runs_of: dict[str, Path], tmp_path: Path) -> None:
-    trained, out = runs_of["multilabel"], tmp_path / "seeds"
+def test_several_runs_have_one_set_of_thresholds(runs_of, tmp_path):
+    trained, out = runs_of("multilabel"), tmp_path / "seeds"
     files = {"train_file": trained.parent / "a.jsonl", "test_file": trained.parent / "t.jsonl"}
     settings = {"threads": 1, "epochs": 1, "model": MODEL, "text": TEXT}
     glassformer.train("multilabel", out=out, seeds=2, **files, **settings)
@@ -422,17 +406,15 @@ def test_several_runs_have_one_set_of_thresholds(runs_of: dict[str, Path], tmp_p
     assert both[0] == both[1] == pytest.approx(np.mean([[0.5] * 3, known[1]], axis=0))
 
 
-def test_the_doctor_finds_nothing_wrong_with_rare_labels(runs_of: dict[str, Path], capfd: Any) -> None:
+def test_the_doctor_finds_nothing_wrong_with_rare_labels(runs_of, cli):
     """The first loss is far below the logarithm of their number."""
-    assert main(["doctor", str(runs_of["multilabel"]), "--examine"]) == 0
-    shown = "".join(capfd.readouterr())
+    shown = cli("doctor", runs_of("multilabel"), "--examine").ok.out
     assert "what guessing costs depends on how frequent the labels are" in shown and "STOP" not in shown
 
 
-def test_labels_are_counted_one_by_one(tmp_path: Path, capfd: Any) -> None:
+def test_labels_are_counted_one_by_one(tmp_path, cli):
     path = write(tmp_path / "a.jsonl", [*rows("multilabel", 90), {"text": "z 90", "labels": ["good", "rare"]}])
-    assert main(["data", "check", "multilabel", "--train-file", str(path), "--json"]) == 0
-    facts = json.loads(capfd.readouterr().out)
+    facts = cli("data", "check", "multilabel", "--train-file", path, "--json").ok.json
     found = {finding["place"]: finding["numbers"] for finding in facts["findings"]}
     assert found["classes of one example"]["n"] == 1 and facts["counts"]["train: texts without a label"] > 0
     assert "train: empty" not in facts["counts"]
@@ -451,16 +433,16 @@ def test_labels_are_counted_one_by_one(tmp_path: Path, capfd: Any) -> None:
         *((cell, "is beyond 1e+300") for cell in ("1e301", "1e999")),
     ],
 )
-def test_what_a_number_is(cell: str, message: str) -> None:
+def test_what_a_number_is(cell, message):
     assert (message in why_no_number(cell)) and bool(why_no_number(cell)) == bool(message)
 
 
-def test_equal_numbers_are_refused(tmp_path: Path) -> None:
+def test_equal_numbers_are_refused(tmp_path):
     content = table([(f"a {i}", "3") for i in range(20)], ("text", "stars"))
     assert "numbers are 3, so there is nothing to learn" in read(tmp_path, content, task="regress").message
 
 
-def test_scores_of_numbers_are_those_of_scikit_learn_and_scipy() -> None:
+def test_scores_of_numbers_are_those_of_scikit_learn_and_scipy():
     rng = np.random.default_rng(0)
     truth = rng.normal(size=300).round(1)
     predicted = (truth + rng.normal(size=300)).round(1)  # with equal ranks
@@ -482,7 +464,7 @@ def test_scores_of_numbers_are_those_of_scikit_learn_and_scipy() -> None:
 
 
 @for_each("scale", [1e-300, 1.0, 1e15, 1e299])
-def test_scores_do_not_depend_on_the_unit(scale: float) -> None:
+def test_scores_do_not_depend_on_the_unit(scale):
     truth, predicted = np.array([1.0, 2.0, 3.0, 5.0]), np.array([1.5, 2.0, 2.0, 4.0])
     scores, one = scoring.number_scores(truth * scale, predicted * scale), scoring.number_scores(truth, predicted)
     assert scores["mae"] == pytest.approx(one["mae"] * scale, rel=1e-9)
@@ -490,12 +472,12 @@ def test_scores_do_not_depend_on_the_unit(scale: float) -> None:
     assert mean_and_sd(truth * scale) == pytest.approx((2.75 * scale, truth.std() * scale), rel=1e-9)
 
 
-def test_an_ensemble_averages_numbers() -> None:
+def test_an_ensemble_averages_numbers():
     assert mean_logits([torch.tensor([[1.0]]), torch.tensor([[4.0]])]).item() == 2.5
 
 
 @for_each("members", [1, 2])
-def test_an_explanation_is_in_the_units_of_the_numbers(members: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_explanation_is_in_the_units_of_the_numbers(members, monkeypatch):
     run, text = run_of("regress", monkeypatch, ensemble_size=members), "a good b good"
     e = explain(run, TraceRequest(text))
     one = run.task.predict(members_of(run.model)[0], [text], run.config.decode)[0]["number"]
@@ -508,13 +490,12 @@ def test_an_explanation_is_in_the_units_of_the_numbers(members: int, monkeypatch
     assert edited.answer_after is not None and "without edits" in edited.answer["detail"]
 
 
-def test_an_edit_prints_the_numbers_and_no_table_of_logits(runs_of: dict[str, Path], capfd: Any) -> None:
-    assert main(["edit", str(runs_of["regress"]), "a good b", "encoder.0.self.out=0"]) == 0
-    printed = capfd.readouterr().out
+def test_an_edit_prints_the_numbers_and_no_table_of_logits(runs_of, cli):
+    printed = cli("edit", runs_of("regress"), "a good b", "encoder.0.self.out=0").ok.out
     assert "before" in printed and "after" in printed and "logit" not in printed and "log p" not in printed
 
 
-def test_numbers_far_from_zero_keep_their_digits_and_their_baseline() -> None:
+def test_numbers_far_from_zero_keep_their_digits_and_their_baseline():
     rng = np.random.default_rng(0)
     texts = [f"{'good' if i % 2 else 'bad'} film {i % 7}" for i in range(60)]
     numbers = np.array([5.0 * (i % 2) for i in range(60)]) + rng.normal(size=60) / 10
@@ -528,7 +509,7 @@ def test_numbers_far_from_zero_keep_their_digits_and_their_baseline() -> None:
 # A tag for each word
 
 
-def test_spans_are_those_of_the_text_that_was_given(load: Any) -> None:
+def test_spans_are_those_of_the_text_that_was_given(load):
     run, text = load("tag"), "n1 goes  to\tsan marino,from rome."
     answer = run.predict(text)
     assert answer["words"] == ["n1", "goes", "to", "san", "marino", ",", "from", "rome", "."]
@@ -538,7 +519,7 @@ def test_spans_are_those_of_the_text_that_was_given(load: Any) -> None:
     assert run.predict(["", "  "]) == [{"text": t, "words": [], "tags": [], "spans": []} for t in ("", "  ")]
 
 
-def test_words_beyond_the_longest_text_are_outside_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_beyond_the_longest_text_are_outside_and_counted(monkeypatch):
     run = run_of("tag", monkeypatch)
     task: Any = run.task
     words = ["good"] * (task.config.text.max_len + 5)
@@ -553,7 +534,7 @@ def test_words_beyond_the_longest_text_are_outside_and_counted(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", ["word", "char", "byte-bpe"])
-def test_labels_stand_at_the_first_token_of_each_word(kind: str) -> None:
+def test_labels_stand_at_the_first_token_of_each_word(kind):
     made = small("tag")
     text = replace(made.config.text, tokenizer=kind, vocab_size=300, max_len=60)  # pyright: ignore
     task, data = Tag.from_data(replace(made.config, text=text), made.context.data), made.context.data.train
@@ -567,11 +548,9 @@ def test_labels_stand_at_the_first_token_of_each_word(kind: str) -> None:
         assert batch.n_labels == len(places)
 
 
-def test_plain_tags_are_selected_by_accuracy(tmp_path: Path) -> None:
-    tagged = (
-        {"tokens": row["tokens"], "tags": [("NOUN", "VERB")[w == "goes"] for w in row["tokens"]]}
-        for row in rows("tag", 60)
-    )
+def test_plain_tags_are_selected_by_accuracy(tmp_path):
+    words = [row["tokens"] for row in rows("tag", 60)]
+    tagged = ({"tokens": each, "tags": [("NOUN", "VERB")[word == "goes"] for word in each]} for each in words)
     run = train("tag", tmp_path / "run", train_file=write(tmp_path / "a.jsonl", tagged), steps=6)
     assert run.task.metric == "tag_accuracy" and run.task.label_names == ["NOUN", "VERB"]
     answer = run.predict("oslo goes")
@@ -582,7 +561,7 @@ def test_plain_tags_are_selected_by_accuracy(tmp_path: Path) -> None:
 
 
 @for_each("members", [1, 2])
-def test_an_explanation_is_of_one_word(members: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_explanation_is_of_one_word(members, monkeypatch):
     run, text = run_of("tag", monkeypatch, ensemble_size=members), "a good,b  good"
     answer, spans = run.predict(text), []
     for number, word in enumerate(read_running(text).words, start=1):
@@ -606,9 +585,9 @@ def test_an_explanation_is_of_one_word(members: int, monkeypatch: pytest.MonkeyP
             run.explain(wrong, **({"label": label} if label else {}))
 
 
-def test_a_folder_with_one_tag_is_damaged(runs_of: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(runs_of["tag"] / "model", tmp_path / "model")
+def test_a_folder_with_one_tag_is_damaged(runs_of, tmp_path):
+    shutil.copytree(runs_of("tag") / "model", tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))
-    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {"label_names": ["O"]}), encoding="utf-8")
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config | {"label_names": ["O"]}), "utf-8")
     with pytest.raises(CheckpointError):
         glassformer.load(tmp_path / "model")

@@ -1,26 +1,22 @@
 """Pairs of texts: two columns, one separator, segments; trained, answered, explained, exported, or refused."""
 
-from __future__ import annotations
-
-import csv
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tokenizers
-import torch
 from tests.helpers.for_each import for_each
-from tests.helpers.matrix import matrix_run
 from tests.helpers.pretrained import bert_folder, byte_level
+from tests.helpers.reading import written
 from tests.tasks.heads import OF_PAIRS, PAIR
 from tests.tasks.heads import rows as made
 
 import glassformer
 from glassformer.cli.flags import use_of
-from glassformer.cli.main import main
 from glassformer.config import DataConfig, TextConfig
 from glassformer.data.datasets.local_files import load_text_data
 from glassformer.errors import DataError, UsageError
@@ -43,14 +39,13 @@ def rows(n: int, seed: int = 0) -> list[tuple[str, str, str]]:
 
 
 def write(path: Path, examples: list[tuple[str, str, str]], header: list[str] | None = COLUMNS) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows([*([header] if header else []), *examples])
+    path.write_text(written([*([header] if header else []), *examples]), "utf-8")
     return path
 
 
 @pytest.fixture(scope="module")
-def trained(runs_of: dict[str, Path]) -> Path:
-    return runs_of["pairs"]
+def trained(runs_of: Callable[[str], Path]) -> Path:
+    return runs_of("pairs")
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +60,7 @@ def read(path: Path, **files: Any) -> list[str]:
 # --- data ---------------------------------------------------------------------------------------------------
 
 
-def test_without_the_flag_nothing_is_a_pair(tmp_path: Path) -> None:
+def test_without_the_flag_nothing_is_a_pair(tmp_path):
     path = write(tmp_path / "a.csv", rows(20))
     assert not any("[SEP]" in text for text in read(path, text_column="premise"))
     assert {*read(path, pair_column="hypothesis")} <= {f"{first} [SEP] {second}" for first, second, _ in rows(20)}
@@ -81,7 +76,7 @@ def test_without_the_flag_nothing_is_a_pair(tmp_path: Path) -> None:
         (("red [SEP] dog", "cat", "no"), "the first text holds [SEP], which divides"),
     ],
 )
-def test_a_bad_row_is_named(row: tuple[str, str, str], message: str, tmp_path: Path) -> None:
+def test_a_bad_row_is_named(row, message, tmp_path):
     path = write(tmp_path / "a.csv", [*rows(20), row])
     with pytest.raises(DataError) as error:
         read(path, pair_column="hypothesis")
@@ -92,26 +87,25 @@ def test_a_bad_row_is_named(row: tuple[str, str, str], message: str, tmp_path: P
 
 
 @for_each("pair", [("a", "b"), ("a ", " b"), ("", ""), ("a\n", "b [ SEP"), ("ä", "[SEP")])
-def test_a_pair_is_one_text_and_back(pair: tuple[str, str]) -> None:
+def test_a_pair_is_one_text_and_back(pair):
     assert split_pair(join_pair(*pair)) == pair
 
 
 @for_each("text", ["a b", "a [SEP] b [SEP] c", ""])
-def test_what_is_no_pair_is_refused(text: str, run: Run) -> None:
+def test_what_is_no_pair_is_refused(text, run):
     with pytest.raises(DataError, match=r"reads two texts, with one \[SEP\] between them") as error:
         run.predict(text)
     assert error.value.hint == "write the pair as: first text [SEP] second text"
 
 
 def own(kind: str) -> Tokenizer:
-    return PairTokenizer.of(Tokenizer.train(["a b c d e f g"] * 3, TextConfig(tokenizer=kind, vocab_size=300)))  # type: ignore[arg-type]
+    return Tokenizer.train(["a b c d e f g"] * 3, TextConfig(tokenizer=kind, vocab_size=300))  # type: ignore[arg-type]
 
 
 @for_each("kind", ["word", "char", "byte-bpe", "bpe"])
-def test_each_side_is_encoded_as_a_text_of_its_own(kind: str, tmp_path: Path) -> None:
-    pairs = own(kind)
+def test_each_side_is_encoded_as_a_text_of_its_own(kind, tmp_path):
+    pairs, plain = PairTokenizer.of(own(kind)), own(kind)
     pairs.save(tmp_path / "tokenizer.json")
-    plain = Tokenizer.train(["a b c d e f g"] * 3, TextConfig(tokenizer=kind, vocab_size=300))  # type: ignore[arg-type]
     for t in (pairs, Tokenizer.load(tmp_path / "tokenizer.json")):
         assert t.encode("a b [SEP] c  d") == [*plain.encode("a b"), plain.eos_id, *plain.encode("c  d")]
         assert t.sha256 == pairs.sha256 != plain.sha256
@@ -125,8 +119,8 @@ def test_each_side_is_encoded_as_a_text_of_its_own(kind: str, tmp_path: Path) ->
     ("lengths", "room", "kept"),
     [((3, 3), 7, (3, 3)), ((9, 2), 7, (4, 2)), ((2, 9), 7, (2, 4)), ((9, 9), 8, (4, 3)), ((9, 9), 3, (1, 1))],
 )
-def test_the_longer_text_is_cut_first(lengths: tuple[int, int], room: int, kept: tuple[int, int]) -> None:
-    t = own("char")
+def test_the_longer_text_is_cut_first(lengths, room, kept):
+    t = PairTokenizer.of(own("char"))
     first, second = ("abcdefgab"[:n] for n in lengths)
     for keep in ("head", "tail", "head+tail"):
         [cut] = t.encode_cut([f"{first} [SEP] {second}"], room, keep)
@@ -138,7 +132,7 @@ def test_the_longer_text_is_cut_first(lengths: tuple[int, int], room: int, kept:
         t.encode_cut(["abc [SEP] abc"], 2)
 
 
-def test_a_bert_pair_has_its_ids_and_its_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bert_pair_has_its_ids_and_its_segments(tmp_path, monkeypatch):
     """The reference is the pair template of the tokenizer that BERT comes with."""
     monkeypatch.setattr(transfer, "check_import", lambda *_: None)
     folder = bert_folder(tmp_path / "bert", "bare", lambda tensors, config: config.update(type_vocab_size=2))
@@ -159,7 +153,7 @@ def test_a_bert_pair_has_its_ids_and_its_segments(tmp_path: Path, monkeypatch: p
     assert e.streams[0].words == [-1, 0, 1, -1, 2, 3, 4, -1]
 
 
-def test_a_roberta_pair_has_two_ends_between(tmp_path: Path) -> None:
+def test_a_roberta_pair_has_two_ends_between(tmp_path):
     byte_level(tmp_path, ["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     content = (tmp_path / "tokenizer.json").read_text("utf-8")
     special = SpecialTokens(270, pad=1, unk=3, bos=0, eos=2, mask=4, prefix=(0,), suffix=(2,))
@@ -170,17 +164,10 @@ def test_a_roberta_pair_has_two_ends_between(tmp_path: Path) -> None:
     assert Tokenizer.load(tmp_path / "kept.json").encode("a [SEP] b") == t.encode("a [SEP] b")
 
 
-def test_segments_follow_from_the_ids() -> None:
-    segments = matrix_run("pairs").model.segments
-    batch = torch.tensor([[7, 8, 3, 9, 9], [7, 3, 8, 0, 0]])
-    assert segments.segment_ids(batch).tolist() == [[0, 0, 0, 1, 1], [0, 0, 1, 1, 1]]  # type: ignore[union-attr]
-    assert matrix_run("classify").task.tokenizer.separator == ()
-
-
 # --- trained, answered, explained ---------------------------------------------------------------------------
 
 
-def test_every_form_of_a_pair_gets_one_answer(run: Run) -> None:
+def test_every_form_of_a_pair_gets_one_answer(run):
     answer = run.predict(("red dog", "there is red"))
     assert list(answer)[:3] == ["text", "pair", "label"]
     assert (answer["text"], answer["pair"]) == ("red dog", "there is red")
@@ -191,39 +178,31 @@ def test_every_form_of_a_pair_gets_one_answer(run: Run) -> None:
     assert run.predict(pairs) == [answer] == [*run.predict_stream(pairs)]
 
 
-def test_the_command_that_uses_it_takes_a_pair(trained: Path, run: Run) -> None:
+def test_the_command_that_uses_it_takes_a_pair(trained, run):
     assert use_of(trained, run.task.tokenizer) == f'glassformer predict {trained} "… [SEP] …"'
 
 
-def test_second_texts_are_refused_where_one_is_read(
-    tmp_path: Path, trained: Path, runs_of: dict[str, Path], capfd: Any
-) -> None:
-    table, single = str(write(tmp_path / "s.csv", rows(40))), str(runs_of["multilabel"])
-    for command in (
-        ["evaluate", single, "--test-file", table, "--pair-column", "hypothesis"],
-        ["predict-table", single, table, str(tmp_path / "o.csv"), "--pair-column", "label"],
-    ):
-        assert main(command) == UsageError.exit_code
-        assert "one text, and a" in capfd.readouterr().err, command
+def test_second_texts_are_refused_where_one_is_read(tmp_path, trained, runs_of, cli):
+    table, single = write(tmp_path / "s.csv", rows(40)), runs_of("multilabel")
+    cli("evaluate", single, "--test-file", table, "--pair-column", "hypothesis").refused("one text, and a")
+    cli("predict-table", single, table, tmp_path / "o.csv", "--pair-column", "label").refused("one text, and a")
     with pytest.raises(UsageError, match="reads pairs of texts, and here each text stands alone"):
         glassformer.train("classify", init_from=str(trained), train_file=table, steps=1, out=tmp_path / "again")
-    assert main(["train", "lm", "--train-file", table, "--pair-column", "b"]) == UsageError.exit_code
+    cli("train", "lm", "--train-file", table, "--pair-column", "b").refused()
 
 
-def test_other_files_are_scored_with_the_columns_of_training(trained: Path, tmp_path: Path, capfd: Any) -> None:
+def test_other_files_are_scored_with_the_columns_of_training(trained, tmp_path, cli):
     path = write(tmp_path / "t.csv", rows(30, 2), [*COLUMNS])
-    assert main(["evaluate", str(trained), "--test-file", str(path), "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["n"] == 30
+    evaluate = ["evaluate", trained, "--test-file", path]
+    assert cli(*evaluate, "--json").ok.json["n"] == 30
     write(path, rows(30, 2), ["a", "b", "c"])
-    assert main(["evaluate", str(trained), "--test-file", str(path)]) == UsageError.exit_code
-    assert "--header yes or --header no" in capfd.readouterr().err
-    assert main(["evaluate", str(trained), "--test-file", str(path), "--header", "yes"]) == UsageError.exit_code
-    assert "no columns 'premise' and 'hypothesis' and 'label', which the training data has" in capfd.readouterr().err
-    named = ["--text-column", "a", "--pair-column", "b", "--label-column", "c"]
-    assert main(["evaluate", str(trained), "--test-file", str(path), *named]) == 0
+    cli(*evaluate).refused("--header yes or --header no")
+    lacking = "no columns 'premise' and 'hypothesis' and 'label', which the training data has"
+    cli(*evaluate, "--header", "yes").refused(lacking)
+    assert cli(*evaluate, "--text-column", "a", "--pair-column", "b", "--label-column", "c").ok
 
 
-def test_words_of_both_texts_are_weighed_and_the_separator_is_not(run: Run) -> None:
+def test_words_of_both_texts_are_weighed_and_the_separator_is_not(run):
     e = run.explain(("red dog", "there is red"), member=1)
     assert [*e.streams[0].pieces] == ["red", "dog", "[EOS]", "there", "is", "red"]
     assert e.streams[0].word_texts == ["red", "dog", "there", "is", "red"] and e.streams[0].words[2] == -1
@@ -234,7 +213,7 @@ def test_words_of_both_texts_are_weighed_and_the_separator_is_not(run: Run) -> N
     assert e["embedding.segment_ids"].tolist() == [0, 0, 0, 1, 1, 1]
 
 
-def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Path) -> None:
+def test_an_onnx_graph_answers_as_the_run(run, trained, tmp_path):
     run.export("onnx", tmp_path / "onnx")
     exported = glassformer.load(tmp_path / "onnx")
     pairs = [("red dog", "there is red"), ("a", "dog " * 900)]
@@ -249,7 +228,7 @@ def test_an_onnx_graph_answers_as_the_run(run: Run, trained: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("task", "answers"), [("multilabel", ("odd", "odd;even")), ("regress", ("1.5", "2"))])
-def test_other_heads_read_pairs(task: str, answers: tuple[str, str], tmp_path: Path) -> None:
+def test_other_heads_read_pairs(task, answers, tmp_path):
     path = write(tmp_path / "a.csv", [(a, b, answers[i % 2]) for i, (a, b, _) in enumerate(rows(60))])
     files: dict[str, Any] = {"train_file": str(path), "test_file": str(path), **PAIR, **TINY}
     run = glassformer.train(task, out=tmp_path / "run", **files)
@@ -259,7 +238,7 @@ def test_other_heads_read_pairs(task: str, answers: tuple[str, str], tmp_path: P
     assert "of what both share" in (tmp_path / "run" / "report.md").read_text("utf-8")
 
 
-def test_the_baseline_sees_what_both_texts_share() -> None:
+def test_the_baseline_sees_what_both_texts_share():
     def part(n: int, seed: int) -> tuple[list[str], np.ndarray]:
         return [f"{a} [SEP] {b}" for a, b, _ in rows(n, seed)], np.array([int(c == "yes") for _, _, c in rows(n, seed)])
 
@@ -268,8 +247,7 @@ def test_the_baseline_sees_what_both_texts_share() -> None:
     assert both["tfidf_logistic"]["accuracy"] > 0.95 > 0.8 > alone["tfidf_logistic"]["accuracy"]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="pipes that can be waited for")
-def test_pairs_are_answered_as_they_arrive_and_a_wrong_line_is_shown(run: Run) -> None:
+def test_pairs_are_answered_as_they_arrive_and_a_wrong_line_is_shown(run):
     read, write = os.pipe()
     with os.fdopen(read, "rb") as stream:
         answers = run.predict_stream(ArrivingLines(stream))
@@ -283,18 +261,17 @@ def test_pairs_are_answered_as_they_arrive_and_a_wrong_line_is_shown(run: Run) -
             next(answers)
 
 
-def test_a_table_of_pairs_without_a_header_is_read_whole(trained: Path, tmp_path: Path, capfd: Any) -> None:
+def test_a_table_of_pairs_without_a_header_is_read_whole(trained, tmp_path, cli):
     data, numbers = write(tmp_path / "a.csv", rows(40), None), ["--text-column", "1", "--pair-column", "2"]
-    known = ["--label-column", "3", "--train-file", str(data)]
-    assert main(["data", "check", "classify", *known, *numbers]) == 0
-    assert "examples in train  40" in capfd.readouterr().out
-    assert main(["predict-table", str(trained), str(data), str(tmp_path / "o.csv"), *numbers]) == 0
+    known = ["--label-column", "3", "--train-file", data]
+    assert "examples in train  40" in cli("data", "check", "classify", *known, *numbers).ok.out
+    assert cli("predict-table", trained, data, tmp_path / "o.csv", *numbers).ok
     assert len((tmp_path / "o.csv").read_text("utf-8").splitlines()) == 40
     with pytest.raises(UsageError, match="--pair-column names the column of the text"):
         read(data, text_column="1", pair_column="1", label_column="3")
 
 
-def test_probes_of_pairs_are_never_half_a_pair(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_of_pairs_are_never_half_a_pair(run, monkeypatch):
     monkeypatch.setattr("glassformer.explain.watch.examples", lambda subject: [])
     assert all(SEPARATOR in text for text in default_texts(run)["texts"])
     monkeypatch.setattr("glassformer.explain.watch.MAX_PROBE_CHARACTERS", 5)

@@ -1,7 +1,5 @@
 """Answers by how sure a classifier is: a temperature, answers withheld."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -11,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from tests.helpers.exports import run_of
+from tests.helpers.small_runs import SMALL
 
 import glassformer
-from glassformer.cli.main import main
 from glassformer.errors import UsageError
 from glassformer.evaluate.scores import calibration_error, fit_temperature
 from glassformer.interop.exported import load_exported
@@ -21,13 +19,6 @@ from glassformer.runs.folder import RunFolder
 from glassformer.tasks import heads
 from glassformer.text.answers import COLDEST, HOTTEST, Decision, answer_lines, at_temperature
 
-TINY: dict[str, Any] = {
-    "threads": 1,
-    "precision": "fp32",
-    "epochs": 2,
-    "model": {"d_model": 16, "n_heads": 2, "d_ff": 16, "ensemble_size": 2},
-    "text": {"vocab_size": 60, "ngrams": 0},
-}
 TEXTS = ["a good film", "a bad film", "", "good bad", "neither here nor there", "bad bad bad"]
 
 
@@ -36,7 +27,7 @@ def table(path: Path, n: int) -> Path:
     words = [("bad", "good")[i % 2] for i in range(n)]
     labels = [words[i] if i % 7 else ("good", "bad")[i % 2] for i in range(n)]
     rows = [f"a {word} film {i % 5},{name}" for i, (word, name) in enumerate(zip(words, labels, strict=True))]
-    path.write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    path.write_text("\n".join(["text,label", *rows]) + "\n", "utf-8")
     return path
 
 
@@ -44,11 +35,11 @@ def table(path: Path, n: int) -> Path:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, sizes = tmp_path_factory.mktemp("classify"), {"train_file": 80, "valid_file": 60, "test_file": 50}
     files = {name: table(folder / f"{name}.csv", n) for name, n in sizes.items()}
-    glassformer.train("classify", out=folder / "run", **files, **TINY)
+    glassformer.train("classify", out=folder / "run", **files, **SMALL, epochs=2, ensemble_size=2)
     return folder / "run"
 
 
-def test_the_temperature_is_that_of_the_least_loss() -> None:
+def test_the_temperature_is_that_of_the_least_loss():
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(20_000, 3))
     truth = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)  # the softmax of these is calibrated
@@ -61,7 +52,7 @@ def test_the_temperature_is_that_of_the_least_loss() -> None:
     assert fit_temperature(np.ones(60, int), np.tile([1.0, 0.0], (60, 1))) == pytest.approx(HOTTEST, rel=1e-3)
 
 
-def test_a_temperature_keeps_order_and_sum() -> None:
+def test_a_temperature_keeps_order_and_sum():
     p = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
     for temperature in (COLDEST, 0.7, 1.0, HOTTEST):
         found = at_temperature(p, temperature)
@@ -70,7 +61,7 @@ def test_a_temperature_keeps_order_and_sum() -> None:
     assert at_temperature(p, 1.0) == pytest.approx(p)
 
 
-def test_a_run_stores_its_temperature_and_reports_what_it_changes(trained: Path) -> None:
+def test_a_run_stores_its_temperature_and_reports_what_it_changes(trained):
     run = glassformer.load(trained)
     temperature = run.task.decision.temperature
     assert temperature is not None and COLDEST <= temperature <= HOTTEST
@@ -84,7 +75,7 @@ def test_a_run_stores_its_temperature_and_reports_what_it_changes(trained: Path)
     assert again["ece_calibrated"] == pytest.approx(scores["ece_calibrated"], abs=1e-6)
 
 
-def test_the_temperature_is_that_of_the_mean_of_the_members(trained: Path) -> None:
+def test_the_temperature_is_that_of_the_mean_of_the_members(trained):
     run = glassformer.load(trained)
     rows = [line.rsplit(",", 1) for line in (trained.parent / "valid_file.csv").read_text().splitlines()[1:]]
     answers, names = run.predict([text for text, _ in rows]), run.task.label_names or []
@@ -97,7 +88,7 @@ def shares(answers: list[dict[str, Any]]) -> np.ndarray:
     return np.array([[*answer["probabilities"].values()] for answer in answers])
 
 
-def test_calibrated_answers_are_the_same_labels(trained: Path) -> None:
+def test_calibrated_answers_are_the_same_labels(trained):
     run = glassformer.load(trained)
     plain, calibrated = run.predict(TEXTS), run.predict(TEXTS, calibrated=True)
     assert shares(calibrated) == pytest.approx(at_temperature(shares(plain), run.task.decision.temperature or 1.0))
@@ -109,7 +100,7 @@ def test_calibrated_answers_are_the_same_labels(trained: Path) -> None:
     assert shares([run.predict(TEXTS[0], calibrated=True)]) == pytest.approx(shares(calibrated[:1]), abs=1e-5)
 
 
-def test_no_label_below_a_probability(trained: Path) -> None:
+def test_no_label_below_a_probability(trained):
     run = glassformer.load(trained)
     plain = run.predict(TEXTS)
     least = float(np.median(shares(plain).max(axis=1)))
@@ -124,7 +115,7 @@ def test_no_label_below_a_probability(trained: Path) -> None:
     assert run.predict(TEXTS, min_probability=0.0) == plain
 
 
-def test_of_several_labels_those_below_a_probability_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_labels_those_below_a_probability_are_left_out(monkeypatch):
     run = run_of("multilabel", monkeypatch)
     run.task.decision = Decision(thresholds=[0.0] * len(run.task.label_names or ()))
     was = run.predict("a b")
@@ -135,7 +126,7 @@ def test_of_several_labels_those_below_a_probability_are_left_out(monkeypatch: p
         run.predict("a", calibrated=True)
 
 
-def test_what_has_no_temperature_or_probabilities_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_temperature_or_probabilities_is_refused(monkeypatch):
     run = run_of("classify", monkeypatch)
     with pytest.raises(UsageError, match="no temperature"):
         run.predict("a", calibrated=True)
@@ -149,7 +140,7 @@ def test_what_has_no_temperature_or_probabilities_is_refused(monkeypatch: pytest
     assert translator.predict("a", calibrated=False)
 
 
-def test_joined_runs_have_no_temperature(trained: Path, tmp_path: Path) -> None:
+def test_joined_runs_have_no_temperature(trained, tmp_path):
     shutil.copytree(trained, tmp_path / "other")
     joined = glassformer.load(trained, tmp_path / "other")
     assert "temperature" not in joined.evaluate(), "it was fitted to one run"
@@ -158,12 +149,12 @@ def test_joined_runs_have_no_temperature(trained: Path, tmp_path: Path) -> None:
     assert glassformer.load(trained).task.decision.temperature is not None
 
 
-def test_few_validation_texts_give_no_temperature() -> None:
+def test_few_validation_texts_give_no_temperature():
     found = [heads.temperature(np.zeros(n, int), np.full((n, 2), 0.5)).keys() for n in (49, 50)]
     assert found == [set(), {"temperature"}]
 
 
-def test_a_kept_run_has_the_temperature_and_an_edited_member_has_not(trained: Path, tmp_path: Path) -> None:
+def test_a_kept_run_has_the_temperature_and_an_edited_member_has_not(trained, tmp_path):
     run = glassformer.load(trained)
     edits = ["encoder.0.self.head1=0"]
     with pytest.raises(UsageError, match="the temperature is of the whole ensemble"):
@@ -173,7 +164,7 @@ def test_a_kept_run_has_the_temperature_and_an_edited_member_has_not(trained: Pa
     assert kept.predict("a", calibrated=True)["probabilities"]
 
 
-def test_an_export_answers_alike(trained: Path, tmp_path: Path, capfd: Any) -> None:
+def test_an_export_answers_alike(trained, tmp_path, cli):
     pytest.importorskip("onnxruntime")
     run = glassformer.load(trained)
     run.export("onnx", tmp_path / "out")
@@ -185,14 +176,12 @@ def test_an_export_answers_alike(trained: Path, tmp_path: Path, capfd: Any) -> N
     assert [*exported.predict_stream(TEXTS, **options)] == theirs
     assert exported.predict(TEXTS) == exported.predict(TEXTS, calibrated=False)
     for folder, expected in ((tmp_path / "out", theirs), (trained, ours)):
-        capfd.readouterr()
-        flags = ["--json", "--calibrated", "--min-probability", "0.55"]
-        assert main(["predict", str(folder), *TEXTS, *flags]) == 0
-        lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+        printed = cli("predict", folder, *TEXTS, "--json", "--calibrated", "--min-probability", "0.55").ok.out
+        lines = [json.loads(line) for line in printed.splitlines()]
         assert [{k: v for k, v in line.items() if k != "precision"} for line in lines] == expected
 
 
-def test_the_command_takes_a_least_probability(trained: Path, capfd: Any) -> None:
-    assert main(["predict", str(trained), *TEXTS, "--min-probability", "1"]) == 0
-    assert all(line.startswith("\t0.") for line in capfd.readouterr().out.splitlines())
-    assert main(["predict", str(trained), "a", "--min-probability", "2"]) == 2
+def test_the_command_takes_a_least_probability(trained, cli):
+    lines = cli("predict", trained, *TEXTS, "--min-probability", "1").ok.out.splitlines()
+    assert all(line.startswith("\t0.") for line in lines)
+    cli("predict", trained, "a", "--min-probability", "2").refused()

@@ -1,19 +1,26 @@
-"""Four tokenizers, one interface: exact where the kind allows, deterministic, and never fooled by "[PAD]"."""
+"""Four tokenizers, one interface: exact, deterministic, never fooled by "[PAD]"; words, n-grams and pairs of words."""
 
-from __future__ import annotations
-
+import itertools
 import json
 import random
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
+import tokenizers
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.for_each import for_each
 
 from glassformer.config import TextConfig
 from glassformer.errors import CheckpointError, DataError, UsageError
+from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.text.long_text import truncate
+from glassformer.text.ngrams import FEWEST, FIRST, MOST, NgramVocabulary, common_bigrams, ngrams_of, surface_forms
 from glassformer.text.tokenizer import SPECIAL_TOKENS, Tokenizer
+from glassformer.text.words import first_tokens, read_running, word_spans
 
 KINDS = ["word", "char", "byte-bpe", "bpe"]
 TEXTS = [
@@ -37,8 +44,7 @@ TRAINED = {kind: train(kind) for kind in KINDS}
 def test_special_tokens_come_first_and_never_from_text(kind):
     tokenizer = TRAINED[kind]
     specials = (tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id)
-    assert specials == (0, 1, 2, 3, 4)
-    assert tokenizer.tokens(specials) == list(SPECIAL_TOKENS)
+    assert specials == (0, 1, 2, 3, 4) and tokenizer.tokens(specials) == list(SPECIAL_TOKENS)
     for token in SPECIAL_TOKENS:
         text = f"the {token} and{token}"
         assert set(tokenizer.encode(text)).isdisjoint({0, 2, 3, 4})
@@ -52,8 +58,7 @@ def test_extra_tokens_are_kept_whole_and_restored(kind, text):
     tokenizer = TRAINED_WITH_TAGS[kind]
     tagged = f"[de_DE] {text}[x]"
     ids = tokenizer.encode(tagged)
-    assert tokenizer.tokens(ids)[0] == "[de_DE]"
-    assert tokenizer.tokens(ids)[-1] == "[x]"
+    assert tokenizer.tokens(ids)[:: len(ids) - 1] == ["[de_DE]", "[x]"]
     assert tokenizer.decode(ids) == tagged
 
 
@@ -125,15 +130,12 @@ def test_saved_and_loaded_is_the_same(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_file_is_a_checkpoint_error(kind, tmp_path):
-    whole = TRAINED[kind]._backend.to_str(pretty=True)
+    whole = TRAINED[kind]._backend.to_str(pretty=True).encode()
     path = tmp_path / "tokenizer.json"
-    for cut in range(0, len(whole) - 1, len(whole) // 20):
-        path.write_text(whole[:cut], encoding="utf-8")
+    for content in (b"\xff\xfe", *(whole[:cut] for cut in range(0, len(whole) - 1, len(whole) // 20))):
+        path.write_bytes(content)
         with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
             Tokenizer.load(path)
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
-        Tokenizer.load(path)
 
 
 def test_a_missing_or_foreign_file_is_a_checkpoint_error(tmp_path):
@@ -143,7 +145,7 @@ def test_a_missing_or_foreign_file_is_a_checkpoint_error(tmp_path):
     vocabulary = content["model"]["vocab"]
     vocabulary["[EOS]"], vocabulary["[BOS]"] = vocabulary["[BOS]"], vocabulary["[EOS]"]
     content["added_tokens"] = []
-    (tmp_path / "other.json").write_text(json.dumps(content), encoding="utf-8")
+    (tmp_path / "other.json").write_text(json.dumps(content), "utf-8")
     with pytest.raises(CheckpointError, match="first tokens should be"):
         Tokenizer.load(tmp_path / "other.json")
 
@@ -192,10 +194,10 @@ def test_pieces_are_readable():
         tokenizer.tokens([99999])
 
 
-@for_each("kind", ["word", "char", "byte-bpe", "bpe"])
+@for_each("kind", KINDS)
 @for_each("lowercase", [True, False])
 @for_each("extra", [(), ("[x]",)])
-def test_lowercasing_is_known_of_every_kind(kind: str, lowercase: bool, extra: tuple[str, ...]) -> None:
+def test_lowercasing_is_known_of_every_kind(kind, lowercase, extra):
     config = TextConfig(tokenizer=kind, vocab_size=400, lowercase=lowercase)
     tokenizer = Tokenizer.train(["Some Text", "more TEXT"], config, extra)
     assert tokenizer.lowercases == lowercase
@@ -238,3 +240,138 @@ def test_an_alphabet_larger_than_the_vocabulary_leaves_its_rarest_letters_to_the
     assert tokenizer.vocab_size <= 266
     assert [len(tokenizer.encode(letter)) for letter in "abcde"] == [2, 2, 2, 2, 2]
     assert tokenizer.tokens(tokenizer.encode("f"))[1:] == ["<0x66>"]
+
+
+# Running text cut into words, and the place of each word's first token
+
+
+@for_each(
+    ("text", "words"),
+    [
+        ("Two men, don't!", ["Two", "men", ",", "don't", "!"]),
+        ("state-of-the-art -x x-", ["state-of-the-art", "-", "x", "x", "-"]),
+        ("3,000.50 at 12:30, a/b 1/2", ["3,000.50", "at", "12:30", ",", "a", "/", "b", "1/2"]),
+        ("(U.S.) wait...", ["(", "U.S", ".", ")", "wait", "..."]),
+        ("e\u0301te\u0301 हिन्दी", ["e\u0301te\u0301", "हिन्दी"]),
+        (" \n", []),
+    ],
+)
+def test_words_are_cut_by_space_and_punctuation(text, words):
+    assert read_running(text).words == words
+
+
+@given(st.text(st.sampled_from("ab1 .,-'’\n\u0301é!")))
+def test_words_hold_all_that_is_no_space_in_order(text):
+    spans = word_spans(text)
+    assert "".join(text[a:b] for a, b in spans) == "".join(text.split())
+    assert all(a < b for a, b in spans) and all(b <= c for (_, b), (c, _) in itertools.pairwise(spans))
+    read = read_running(text)
+    of_words = [(start, start + len(word)) for start, word in zip(read.starts, read.words, strict=True)]
+    assert [read.text[a:b] for a, b in of_words] == read.words and read.given(of_words) == spans
+
+
+@pytest.mark.parametrize("kind", ["word", "char", "byte-bpe"])
+def test_the_first_token_of_a_word_covers_its_beginning(kind):
+    texts = ["Two men don't walk , they run .", "a é 日本 x.y ..."]
+    tokenizer = Tokenizer.train(texts, TextConfig(tokenizer=kind, vocab_size=300))  # pyright: ignore
+    for text in texts:
+        read = read_running(text)
+        [(ids, offsets)] = tokenizer.encode_with_offsets([read.text])
+        assert ids == tokenizer.encode(read.text)
+        first = first_tokens(read.starts, read.words, offsets)
+        assert sorted(first) == first and len({*first}) == len(first) and first[0] == 0
+        for start, token in zip(read.starts, first, strict=True):
+            assert offsets[token][0] in (start, start - 1) and offsets[token][1] > start
+
+
+def test_a_word_without_a_token_has_no_place():
+    assert first_tokens([0, 2, 4], ["a", "b", "c"], [(0, 1), (3, 5)]) == [0, -1, 1]
+    assert first_tokens([], [], []) == []
+
+
+# N-grams and pairs of words: which are listed, that the tokenizer's file keeps them, and which rows a token gets
+
+
+CONFIG = TextConfig(tokenizer="word", vocab_size=200, lowercase=True, ngrams=1000)
+SHARING = ["Refund the refunding funds", "a fund is funded", "I like it", "我喜欢这个", "他喜欢那个"]
+
+
+def test_ngrams_by_hand():
+    assert list(ngrams_of("<it>")) == ["<it", "<it>", "it>"]
+    assert list(ngrams_of("<a>")) == ["<a>"]
+    assert list(ngrams_of("喜欢这")) == ["喜欢", "喜欢这"]
+    assert list(ngrams_of("欢")) == []
+
+
+def test_a_script_without_spaces_is_cut_into_characters_that_look_ahead():
+    text = "ab 我喜欢, 你x"
+    spans = [(0, 2), (3, 4), (4, 5), (5, 6), (6, 7), (8, 9), (9, 10)]
+    assert surface_forms(text, spans) == ["<ab>", "我喜欢", "喜欢", "欢", "<,>", "你", "<x>"]
+
+
+def test_only_what_words_share_is_listed():
+    vocabulary = NgramVocabulary.train(["<refund>", "<fund>", "<fund>", "<once>", "喜欢这", "喜欢那"], 100)
+    assert {"fun", "fund", "und>"} <= set(vocabulary.ngrams)
+    assert "onc" not in vocabulary.ngrams and "<fu" not in vocabulary.ngrams  # in one word, however often
+    assert "喜欢" in vocabulary.ngrams and "喜欢这" not in vocabulary.ngrams
+    assert len(NgramVocabulary.train(["<refund>", "<fund>"], 3)) == FIRST + 3
+
+
+def test_a_word_without_a_listed_ngram_is_spelled_by_its_bytes():
+    vocabulary = NgramVocabulary(["<it"])
+    assert vocabulary.lookup("<it>") == [FIRST]
+    assert vocabulary.lookup("<é>") == [1 + 0xC3, 1 + 0xA9]
+    assert vocabulary.lookup("喜欢这") == [1 + byte for byte in "喜".encode()]
+    assert len(vocabulary.lookup("<" + "z" * 500 + ">")) == MOST
+
+
+WITH_PAIRS = TextConfig(tokenizer="word", vocab_size=200, lowercase=True, ngrams=50, bigrams=100)
+PAIRED = ["not good", "Not good at all", "it is not good", "not bad , not bad", "not bad", "so not bad", "refund funds"]
+
+
+@given(texts=st.lists(st.lists(st.integers(0, 9), max_size=12), max_size=20), most=st.integers(1, 20))
+def test_pairs_are_those_in_the_most_texts(texts, most):
+    """And never with a special token (here those below 3)."""
+    found = common_bigrams(texts, vocab_size=10, special=3, max_bigrams=most)
+    counts = Counter(pair for text in texts for pair in {p for p in pairwise(text) if min(p) >= 3})  # texts, not times
+    listed = sorted(((-n, pair) for pair, n in counts.items() if n >= FEWEST))
+    assert found == [pair for _, pair in listed[:most]]
+
+
+def test_a_token_gets_the_row_of_the_pair_that_it_ends():
+    table = BigramEmbedding([(7, 5), (5, 7), (6, 5)], vocab_size=10, d_model=3, std=1.0)
+    ids = torch.tensor([[5, 7, 5, 6, 5], [7, 7, 7, 5, 0], [5, 0, 0, 0, 0]])
+    assert table.lookup_ids(ids).tolist() == [[0, 1, 3, 0, 2], [0, 0, 0, 3, 0], [0, 0, 0, 0, 0]]
+    vectors = table(ids)
+    torch.testing.assert_close(vectors[0, 2], table.weight[3])
+    assert not vectors[0, 0].any() and not vectors[2].any()
+    vectors.sum().backward()
+    assert table.weight.grad is not None and not table.weight.grad[0].any()  # what is not listed stays zero
+    assert [*table.state_dict()] == ["weight"], "the tokenizer's file has the pairs"
+
+
+@for_each(("texts", "config"), [(SHARING, CONFIG), (PAIRED, WITH_PAIRS)])
+def test_the_file_of_a_tokenizer_keeps_both_and_other_readers_pass_over_them(texts, config, tmp_path):
+    trained, path = Tokenizer.train(texts, config), tmp_path / "tokenizer.json"
+    trained.save(path)
+    loaded, plain = Tokenizer.load(path), Tokenizer.train(texts, replace(config, ngrams=0, bigrams=0))
+    assert trained.ngrams and loaded.ngrams and loaded.ngrams.ngrams == trained.ngrams.ngrams
+    assert loaded.bigrams == trained.bigrams and loaded.vocab_size == plain.vocab_size
+    assert loaded.sha256 == trained.sha256 != plain.sha256
+    assert loaded.encode_batch(texts) == plain.encode_batch(texts)
+    assert tokenizers.Tokenizer.from_file(str(path)).encode(texts[2]).ids == trained.encode(texts[2])
+    if config is WITH_PAIRS:
+        assert [tuple(trained.tokens(pair)) for pair in loaded.bigrams] == [("not", "bad"), ("not", "good")]
+        return
+    text = "A FUNDED 😀 我喜欢猫"
+    [(ids, surfaces)] = loaded.read([text])
+    assert [(ids, surfaces)] == [*trained.read([text])] and ids == loaded.encode(text)
+    assert surfaces == ["<a>", "<funded>", "<😀>", "我喜欢", "喜欢猫", "欢猫", "猫"]
+    assert all(loaded.ngrams.lookup(word) for word in surfaces)
+
+
+@for_each("kind", ["char", "bpe", "byte-bpe"])
+@for_each("name", ["ngrams", "bigrams"])
+def test_both_are_of_words(kind, name):
+    with pytest.raises(UsageError, match=f"{name} are of words"):
+        Tokenizer.train(SHARING, TextConfig(tokenizer=kind, vocab_size=600, **{name: 10}))  # pyright: ignore

@@ -1,9 +1,6 @@
-from __future__ import annotations
-
 import io
 import logging
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,12 +9,7 @@ from glassformer.utils import console
 logger = logging.getLogger("glassformer.training")
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_log_messages_and_errors_go_to_stderr_and_results_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_messages_and_errors_go_to_stderr_and_results_to_stdout(capsys):
     logger.info("one [PAD]")
     logger.warning("two")
     logger.debug("not shown")
@@ -29,22 +21,14 @@ def test_log_messages_and_errors_go_to_stderr_and_results_to_stdout(capsys: pyte
 
 
 @pytest.fixture
-def package_logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
+def package_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
     """The logger "glassformer" as it is before anyone configured it, outside of every block that shows messages."""
     package = logging.getLogger("glassformer")
-    level, propagate, handlers, root_level = package.level, package.propagate, package.handlers[:], logging.root.level
-    for handler in handlers:
-        package.removeHandler(handler)
-    package.setLevel(logging.NOTSET)
-    package.propagate = True
-    yield package
-    for handler in package.handlers[:]:
-        package.removeHandler(handler)
-    for handler in handlers:
-        package.addHandler(handler)
-    package.setLevel(level)
-    package.propagate = propagate
-    logging.root.setLevel(root_level)
+    for name, value in (("handlers", []), ("level", logging.NOTSET), ("propagate", True)):
+        monkeypatch.setattr(package, name, value)
+    monkeypatch.setattr(logging.root, "level", logging.root.level)
+    logging.Logger.manager._clear_cache()  # pyright: ignore[reportAttributeAccessIssue] - of what each logger shows
+    return package
 
 
 @pytest.mark.parametrize("configure", ["", "handler", "level", "root"])
@@ -69,13 +53,14 @@ def test_log_to_stderr_leaves_configured_logging_alone_and_undoes_its_own(config
     ids=str,
 )
 def test_colour_is_for_terminals_that_want_it(variables, colour, monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr(sys, "stderr", terminal := io.StringIO())
+    terminal.isatty = lambda: True
     for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     console.write_error("broken [b]")
-    message = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    message = terminal.getvalue()
     assert "broken [b]" in message and ("\x1b[1;31m" in message) == colour
     monkeypatch.setattr(sys, "stderr", None)
     logger.warning("nowhere to go")
@@ -84,6 +69,6 @@ def test_colour_is_for_terminals_that_want_it(variables, colour, monkeypatch):
     assert not console.is_terminal(closed) and not console.is_terminal(None)
 
 
-def test_tables_align_wide_and_combining_characters() -> None:
+def test_tables_align_wide_and_combining_characters():
     table = console.plain_table(("a", "b"), [("日本", 1), ("e\u0301", 22)])
     assert table == "a     b\n----  --\n日本  1\ne\u0301     22"

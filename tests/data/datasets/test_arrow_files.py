@@ -1,7 +1,5 @@
 """Training, evaluation and checks read Parquet and Arrow files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import struct
@@ -54,7 +52,7 @@ def files(**names: Path | str) -> DataConfig:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather"])
-def test_a_file_of_columns_is_read_as_json_is(tmp_path: Path, suffix: str) -> None:
+def test_a_file_of_columns_is_read_as_json_is(tmp_path, suffix):
     path = write(tmp_path / f"a{suffix}", pa.Table.from_pylist(ROWS))
     plain = [{key: row[key] for key in ("id", "text", "label")} for row in ROWS]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in plain), "utf-8")
@@ -65,7 +63,7 @@ def test_a_file_of_columns_is_read_as_json_is(tmp_path: Path, suffix: str) -> No
     assert load_text_data(PRETRAIN, files(train_file=path)).train.text
 
 
-def test_the_names_of_classes_are_read(tmp_path: Path) -> None:
+def test_the_names_of_classes_are_read(tmp_path):
     label, tags = {"names": ["neg", "pos"], "_type": "ClassLabel"}, {"names": ["O", "B-X"], "_type": "ClassLabel"}
     rows = [row | {"tokens": ["a", f"b{row['id']}"], "ner_tags": [0, 1]} for row in ROWS]
     for inner in ({"feature": tags, "_type": "List"}, [tags]):
@@ -81,26 +79,24 @@ def test_the_names_of_classes_are_read(tmp_path: Path) -> None:
         load_text_data(CLASSIFY, files(train_file=write(tmp_path / "a.parquet", unnamed)))
 
 
-def test_a_column_of_another_type_is_named_and_refused_where_it_is_wanted(tmp_path: Path) -> None:
+def test_a_column_of_another_type_is_named_and_refused_where_it_is_wanted(tmp_path):
     days = [date(2024, 1, 1 + i % 9) for i in range(len(ROWS))]
     path = write(tmp_path / "a.parquet", pa.Table.from_pylist(ROWS).append_column("day", [days]))
-    assert (
-        "a.parquet: raw is of the type binary, which is not read"
-        in load_text_data(CLASSIFY, files(train_file=path)).notes
-    )
+    notes = load_text_data(CLASSIFY, files(train_file=path)).notes
+    assert "a.parquet: raw is of the type binary, which is not read" in notes
     with pytest.raises(DataError, match=r"parquet, row 1: 'raw' is binary, which is not a string"):
         load_text_data(CLASSIFY, files(train_file=path, text_column="raw"))
     times = load_text_data(CLASSIFY, files(train_file=path, label_column="day")).train.answers
     assert "2024-01-01" in times
 
 
-def test_lists_are_labels_of_a_text(tmp_path: Path) -> None:
+def test_lists_are_labels_of_a_text(tmp_path):
     rows = [{"text": f"a film {i}", "labels": ["a", "b"][: i % 3]} for i in range(30)]
     path = write(tmp_path / "a.parquet", pa.Table.from_pylist(rows))
     assert {*load_text_data(TASKS["multilabel"].schema, files(train_file=path)).train.answers} == {"", "a", "a\nb"}
 
 
-def test_each_type_of_a_column_becomes_text_or_json(tmp_path: Path) -> None:
+def test_each_type_of_a_column_becomes_text_or_json(tmp_path):
     kinds = {"at": pa.timestamp("ns"), "clock": pa.time64("ns"), "long": pa.duration("ns"), "day": pa.date32()}
     columns = {"text": pa.array([f"text {i % 7}" for i in range(300)]).dictionary_encode()}
     columns |= {name: pa.array([1] * 300, kind) for name, kind in kinds.items()}
@@ -127,9 +123,7 @@ def answered(table: InputTable, path: Path) -> Path:
 def not_utf8() -> Any:
     """Return a column of texts of which one is no UTF-8."""
     offsets = pa.py_buffer(struct.pack("<5i", 0, 1, 2, 3, 4))
-    return pa.Table.from_arrays(
-        [pa.Array.from_buffers(pa.string(), 4, [None, offsets, pa.py_buffer(b"ab\xffd")])], ["text"]
-    )
+    return pa.table({"text": pa.Array.from_buffers(pa.string(), 4, [None, offsets, pa.py_buffer(b"ab\xffd")])})
 
 
 LARGE = pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int32()), ["x" * 10_000])
@@ -151,7 +145,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_one_sentence(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_wrong_is_one_sentence(tmp_path, name, monkeypatch):
     for module in (arrow_files, diagnostics):
         monkeypatch.setattr(module, "MAX_UNPACKED_BYTES", 1 << 20)
     content, message = WRONG[name]
@@ -166,7 +160,7 @@ def test_what_is_wrong_is_one_sentence(tmp_path: Path, name: str, monkeypatch: p
             scanned(tmp_path / name)
 
 
-def test_without_pyarrow_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_one_sentence_says_so(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(UsageError, match="need the package pyarrow") as error:

@@ -1,19 +1,14 @@
 """The one rule for tables: what the first row is, what parts the columns, which are read, and what is refused."""
 
-from __future__ import annotations
-
 import csv
 import json
 import unicodedata
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.helpers.for_each import for_each
 from tests.helpers.reading import read, reviews, table, written
 
-from glassformer.cli.main import main
 from glassformer.config import DataConfig
 from glassformer.data.check import check_data
 from glassformer.data.datasets.columns import DataSchema
@@ -76,7 +71,7 @@ def test_a_clear_first_row_is_understood(tmp_path, name, delimiter, task, header
         (table([row[:1] for row in ROWS], ("Kommentar",)), "pretrain"),
     ],
 )
-def test_an_unclear_one_is_refused_until_a_flag_says_it(tmp_path: Path, content: str, task: str) -> None:
+def test_an_unclear_one_is_refused_until_a_flag_says_it(tmp_path, content, task):
     message = read(tmp_path, content, task=task).message
     assert "its first row may be a header or an example" in message and "--header yes or --header no" in message
     n_rows = content.count("\n")
@@ -96,7 +91,7 @@ def test_headers_of_files_put_together_are_left_out_and_counted(tmp_path, second
 
 
 @for_each("row", [("7", "Open-Ended Response", "Response"), ("", "What did you like?", "Was it good?")])
-def test_a_second_header_is_refused_until_a_flag_calls_it_an_example(tmp_path: Path, row: tuple[str, ...]) -> None:
+def test_a_second_header_is_refused_until_a_flag_calls_it_an_example(tmp_path, row):
     content = table([row, *NUMBERED], ("id", *HEADER))
     message = read(tmp_path, content).message
     assert f"a.csv:2: the row below the header may be a second header or an example ({row[0]!r}, " in message
@@ -105,7 +100,7 @@ def test_a_second_header_is_refused_until_a_flag_calls_it_an_example(tmp_path: P
 
 
 @for_each(("name", "delimiter"), [("a.csv", ";"), ("a.tsv", "\t")])
-def test_rows_of_delimiters_alone_are_left_out_at_the_end(tmp_path: Path, name: str, delimiter: str) -> None:
+def test_rows_of_delimiters_alone_are_left_out_at_the_end(tmp_path, name, delimiter):
     content = table([("1", *row) for row in ROWS], ("id", *HEADER), delimiter) + f"{delimiter * 2}\n" * 3
     found = read(tmp_path, content, name)
     assert found.examples == sorted(ROWS) and found.report.counts["empty lines"] == 3
@@ -157,14 +152,14 @@ def test_what_is_not_clear_is_refused_with_what_mends_it(words, content, how, tm
 
 
 @for_each("form", ["{},5", "{}%", "$ {}.5", "2024-01-{}"])
-def test_numbers_in_another_form_are_refused(tmp_path: Path, form: str) -> None:
+def test_numbers_in_another_form_are_refused(tmp_path, form):
     content = table([(text, form.format(i)) for i, text in enumerate(TEXTS)], ("text", "stars"), ";")
     found = read(tmp_path, content, task="regress", header="yes")
     assert f"a.csv:2: {form.format(0)!r} is not a number" in found.message and "(and 23 more" in found.message
 
 
 @for_each("value", [*"nan NaN inf -inf Infinity #N/A #REF! - <NA>".split(), "", " ", "\u200b", "\ufeff\u200d"])
-def test_a_missing_label_is_refused(tmp_path: Path, value: str) -> None:
+def test_a_missing_label_is_refused(tmp_path, value):
     what = f"{value!r}, a missing value" if value.isprintable() and value.strip() else "empty"
     found = read(tmp_path, table([*reviews("1", "2.0"), ("odd one", value)], HEADER))
     assert f"a.csv:26: the label is {what}" in found.message
@@ -178,7 +173,7 @@ def test_a_missing_label_is_refused(tmp_path: Path, value: str) -> None:
         *(("a.jsonl", "multilabel", cell) for cell in ([0, 1], [True, False, False], [1.0, 0.0])),
     ],
 )
-def test_vectors_of_0_and_1_are_one_sentence(tmp_path: Path, name: str, task: str, cell: Any) -> None:
+def test_vectors_of_0_and_1_are_one_sentence(tmp_path, name, task, cell):
     content = json_lines(cell) if name == "a.jsonl" else table([(text, cell) for text in TEXTS], HEADER)
     found = read(tmp_path, content, name, task)
     assert " is a vector of 0 and 1 write the names of each text's labels" in found.message
@@ -221,7 +216,7 @@ def test_what_is_of_another_form_is_one_sentence_for_the_file(words, content, ho
     assert "CRLF line ends" not in found.report.counts
 
 
-def test_annotations_that_were_rejected_are_refused(tmp_path: Path) -> None:
+def test_annotations_that_were_rejected_are_refused(tmp_path):
     marked = [(*row, ("Validated", "Discarded")[i == 20]) for i, row in enumerate(ROWS)]
     names = (*HEADER, "status")
     content = "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in marked)
@@ -231,7 +226,7 @@ def test_annotations_that_were_rejected_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400", "null"])
-def test_json_without_a_label(tmp_path: Path, value: str) -> None:
+def test_json_without_a_label(tmp_path, value):
     content = json_lines("pos", "neg") + f'{{"text": "odd", "label": {value}}}\n'
     found = read(tmp_path, content, "a.jsonl")
     assert [issue.line for issue in found.report.errors] == [25]
@@ -240,15 +235,15 @@ def test_json_without_a_label(tmp_path: Path, value: str) -> None:
     assert unread.report.ok == (value == "null")
 
 
-def test_one_example_a_class(tmp_path: Path) -> None:
+def test_one_example_a_class(tmp_path):
     content = table([(text, f"c{i:03}") for i, (text, _) in enumerate(reviews("", n=30))], HEADER)
     requested = read(tmp_path, content, label_column="label")
     assert "each holds the last example of a label" in requested.message and "--valid-file" in requested.message
-    (tmp_path / "v.csv").write_text(table([("other", "c001")], HEADER), encoding="utf-8")
+    (tmp_path / "v.csv").write_text(table([("other", "c001")], HEADER), "utf-8")
     assert len(read(tmp_path, content, label_column="label", valid_file=str(tmp_path / "v.csv")).examples) == 31
 
 
-def test_parallel_files_are_named(tmp_path: Path) -> None:
+def test_parallel_files_are_named(tmp_path):
     paths = [tmp_path / "a.src", tmp_path / "a.tgt"]
     files = DataConfig(src_file=str(paths[0]), tgt_file=str(paths[1]))
     for content, message in (("a b\n" * 20, "1 different text"), ("a\rb\rc\r", "carriage returns alone")):
@@ -259,17 +254,16 @@ def test_parallel_files_are_named(tmp_path: Path) -> None:
         assert "carriage" in message or str(paths[1]) in error.message
 
 
-def test_of_a_kind_of_problem_ten_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_kind_of_problem_ten_are_printed(tmp_path, cli):
     path = tmp_path / "a.csv"
-    path.write_text("text,number\n" + "".join(f"a text,{i}!\n" for i in range(800)) + "short\n", encoding="utf-8")
-    assert main(["data", "check", "regress", "--train-file", str(path)]) == 3
-    out = capsys.readouterr().out
+    path.write_text("text,number\n" + "".join(f"a text,{i}!\n" for i in range(800)) + "short\n", "utf-8")
+    out = cli("data", "check", "regress", "--train-file", path).out
     assert out.count("is not a number") == 10 and f"… and 790 more: {path} (label)\n" in out
     assert "a.csv:802: 2 columns are expected" in out
 
 
-def test_a_limit_that_leaves_one_class_is_refused_by_the_check(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(table(ROWS, HEADER), encoding="utf-8")
+def test_a_limit_that_leaves_one_class_is_refused_by_the_check(tmp_path):
+    (tmp_path / "a.csv").write_text(table(ROWS, HEADER), "utf-8")
     data = DataConfig(limit=1, train_file=str(tmp_path / "a.csv"))
     [problem] = check_data(TASKS["classify"].schema, data).errors
     assert "two or more labels are needed" in problem.message
@@ -293,23 +287,23 @@ def test_a_limit_that_leaves_one_class_is_refused_by_the_check(tmp_path: Path) -
         ("sep=;\n" + table(NUMBERED, ("id", *HEADER), ";"), {}),
     ],
 )
-def test_columns_are_named_by_header_or_number(tmp_path: Path, content: str, how: dict[str, str]) -> None:
+def test_columns_are_named_by_header_or_number(tmp_path, content, how):
     assert read(tmp_path, content, **how).examples == sorted(ROWS)
 
 
-def test_a_column_that_is_not_read_makes_no_header_an_example(tmp_path: Path) -> None:
+def test_a_column_that_is_not_read_makes_no_header_an_example(tmp_path):
     content = table([(*row, "korpus-0") for row in PAIRS], ("English", "Deutsch", "quelle"))
     named = {"task": "translate", "src_column": "1", "tgt_column": "2"}
     assert "--header yes or --header no" in read(tmp_path, content, **named).message
     assert len(read(tmp_path, content, header="yes", **named).examples) == len(PAIRS)
 
 
-def test_a_long_text_that_is_not_read_is_named(tmp_path: Path) -> None:
+def test_a_long_text_that_is_not_read_is_named(tmp_path):
     content = table([(text, f"{text} again", label) for text, label in ROWS], ("text", "reply", "label"))
     assert read(tmp_path, content).noted("column 'reply' is not read", "--pair-column 'reply'")
 
 
-def test_texts_that_are_empty_or_spell_a_missing_value_are_counted(tmp_path: Path) -> None:
+def test_texts_that_are_empty_or_spell_a_missing_value_are_counted(tmp_path):
     found = read(tmp_path, table([("", "pos"), ("\u200b", "neg"), *ROWS], HEADER))
     assert found.text is not None and found.text.counts["empty texts"] == 2
     for text in ("\u200b", "\u2060 \ufeff", "\u00ad"):
@@ -324,7 +318,7 @@ def test_texts_that_are_empty_or_spell_a_missing_value_are_counted(tmp_path: Pat
 # --- delimiters and quotes -------------------------------------------------------------------------------------
 
 
-def test_two_delimiters_that_fit_are_refused(tmp_path: Path) -> None:
+def test_two_delimiters_that_fit_are_refused(tmp_path):
     content = table([(f"well, film {i}", "pn"[i % 2]) for i in range(24)], None, ";")
     assert "--delimiter ',' or --delimiter ';'" in read(tmp_path, content).message
     assert read(tmp_path, content, delimiter=";").classes == {"p", "n"}
@@ -332,7 +326,7 @@ def test_two_delimiters_that_fit_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @pytest.mark.parametrize(("begin", "end"), [(5, 12), (5, 6), (0, 9), (1, 24), (23, 24)])
-def test_rows_that_a_quote_joins_are_refused(tmp_path: Path, delimiter: str, begin: int, end: int) -> None:
+def test_rows_that_a_quote_joins_are_refused(tmp_path, delimiter, begin, end):
     """A quote before a cell of one line, and one behind that cell of another."""
     for rows, header, column, task in (
         (ROWS, HEADER, 0, "classify"),
@@ -359,13 +353,13 @@ def test_rows_that_a_quote_joins_are_refused(tmp_path: Path, delimiter: str, beg
         "def f(a,b):\n    return g(a,b)",
     ],
 )
-def test_a_text_of_several_lines_is_a_text(tmp_path: Path, text: str) -> None:
+def test_a_text_of_several_lines_is_a_text(tmp_path, text):
     rows = [(f"{i} {text}", label) for i, (_, label) in enumerate(ROWS)]
     found = read(tmp_path, written([HEADER, *rows]))
     assert found.examples == sorted(rows) and found.noted("24 quoted fields of several lines")
 
 
-def test_a_text_that_is_a_table_needs_quotes_everywhere_or_a_flag(tmp_path: Path) -> None:
+def test_a_text_that_is_a_table_needs_quotes_everywhere_or_a_flag(tmp_path):
     rows = [*ROWS, ("a,pos\nb,neg\nc", "pos")]
     assert "--quotes yes" in read(tmp_path, written([HEADER, *rows])).message
     assert read(tmp_path, written([HEADER, *rows]), quotes="yes").examples == sorted(rows)
@@ -373,7 +367,7 @@ def test_a_text_that_is_a_table_needs_quotes_everywhere_or_a_flag(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ['"the shoe {}"', '"the" shoe and "{}"', '"shoe {}', 'shoe {}"', 'a 5" shoe {}'])
-def test_quotes_in_a_tsv_are_characters(tmp_path: Path, text: str) -> None:
+def test_quotes_in_a_tsv_are_characters(tmp_path, text):
     rows = [(text.format(i), label) for i, (_, label) in enumerate(ROWS)]
     found = read(tmp_path, table(rows, HEADER, "\t"), "a.tsv")
     assert found.examples == sorted(rows)
@@ -387,7 +381,7 @@ LINES = ["sep=;", "SEP=;", '"sep=;"', "sep=;;", "sep=,", "sep=\t", "sep=\\t", "s
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
 @for_each("line", LINES)
 @for_each("end", ["\n", "\r\n"])
-def test_a_line_that_names_the_delimiter_is_obeyed_and_left_out(tmp_path: Path, name: str, line: str, end: str) -> None:
+def test_a_line_that_names_the_delimiter_is_obeyed_and_left_out(tmp_path, name, line, end):
     delimiter = line.lstrip('\ufeff"')[4].replace("\\", "\t")
     found = read(tmp_path, line + end + table(ROWS, HEADER, delimiter).replace("\n", end), name)
     assert found.examples == sorted(ROWS)
@@ -395,7 +389,7 @@ def test_a_line_that_names_the_delimiter_is_obeyed_and_left_out(tmp_path: Path, 
 
 
 @for_each("content", ["sep=;\n" + table([row[:1] for row in ROWS], ("text",)), "\nsep=;\n" + "\n".join(TEXTS)])
-def test_it_may_stand_above_one_column(tmp_path: Path, content: str) -> None:
+def test_it_may_stand_above_one_column(tmp_path, content):
     assert [text for text, _ in read(tmp_path, content, task="pretrain").examples] == sorted(TEXTS)
 
 
@@ -403,7 +397,7 @@ def test_it_may_stand_above_one_column(tmp_path: Path, content: str) -> None:
 
 
 @for_each("encoding", ["cp1252", "utf-16", "shift_jis"])
-def test_another_encoding_is_one_error_and_a_flag(tmp_path: Path, encoding: str) -> None:
+def test_another_encoding_is_one_error_and_a_flag(tmp_path, encoding):
     word = "映画" if encoding == "shift_jis" else "très bon"
     rows = [(f"{word} {i}", label) for i, (_, label) in enumerate(ROWS)]
     content = table(rows, HEADER).encode(encoding)
@@ -414,7 +408,7 @@ def test_another_encoding_is_one_error_and_a_flag(tmp_path: Path, encoding: str)
         assert f"there is no encoding {name!r}" in read(tmp_path, content, encoding=name).message
 
 
-def test_marks_in_json_lines_and_in_text(tmp_path: Path) -> None:
+def test_marks_in_json_lines_and_in_text(tmp_path):
     half = len(lines := json_lines("pos", "neg").splitlines()) // 2
     found = read(tmp_path, "\ufeff" + "\n".join(lines[:half]) + "\n\ufeff" + "\n".join(lines[half:]), "a.jsonl")
     assert found.examples == sorted(ROWS) and found.report.counts["byte order marks"] == 2
@@ -433,7 +427,7 @@ SPELLED = [NFD, "né\u00adgatif", "négatif\u200b", "\u200dnégatif", "né\ufeff
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
 @for_each("other", SPELLED)
-def test_one_class_is_spelled_one_way(tmp_path: Path, other: str, name: str) -> None:
+def test_one_class_is_spelled_one_way(tmp_path, other, name):
     labels = ("négatif", other, "pos")
     of_table = table(reviews(*labels), HEADER, "\t" if name == "a.tsv" else ",")
     found = read(tmp_path, json_lines(*labels) if name == "a.jsonl" else of_table, name)
@@ -442,7 +436,7 @@ def test_one_class_is_spelled_one_way(tmp_path: Path, other: str, name: str) -> 
     assert found.noted("8 labels were brought to NFC", "1 of them became one with another")
 
 
-def test_joiners_of_scripts_that_need_them_stay(tmp_path: Path) -> None:
+def test_joiners_of_scripts_that_need_them_stay(tmp_path):
     labels = {"👨\u200d👩\u200d👧", "می\u200cخواهم", "ok"}
     assert read(tmp_path, table(reviews(*sorted(labels)), HEADER)).classes == labels
 
@@ -461,7 +455,7 @@ ALIKE = [
 
 
 @for_each("group", ALIKE)
-def test_labels_that_look_alike_are_noted_and_stay_apart(tmp_path: Path, group: list[str]) -> None:
+def test_labels_that_look_alike_are_noted_and_stay_apart(tmp_path, group):
     assert similar_labels([*group, "neutral"]) == [group]
     found = read(tmp_path, table(reviews(*group[:2], "neutral"), HEADER, ";"))
     assert found.classes == {*group[:2], "neutral"}
@@ -469,11 +463,11 @@ def test_labels_that_look_alike_are_noted_and_stay_apart(tmp_path: Path, group: 
 
 
 @for_each("labels", [("1", "-1"), ("1", "10"), ("1", "1.5"), ("a1", "a1.0"), ("pos", "neg"), ("1.2.0", "1.2")])
-def test_other_labels_are_not_alike(labels: tuple[str, ...]) -> None:
+def test_other_labels_are_not_alike(labels):
     assert similar_labels(labels) == []
 
 
-def test_json_booleans_numbers_and_lists(tmp_path: Path) -> None:
+def test_json_booleans_numbers_and_lists(tmp_path):
     found = read(tmp_path, json_lines(1, 1.0, 0, -0.0, 2.5), "a.jsonl")
     assert found.classes == {"0", "1", "2.5"}
     found = read(tmp_path, json_lines(True, False, "True"), "a.jsonl")
@@ -485,18 +479,18 @@ def test_json_booleans_numbers_and_lists(tmp_path: Path) -> None:
     "labels",
     [*(("1", "2", value) for value in ("None", "null", "NA", "n/a", "?", "unknown", "-1")), ("a", "b", "9999")],
 )
-def test_a_word_or_code_for_nothing_is_noted(tmp_path: Path, labels: tuple[str, ...]) -> None:
+def test_a_word_or_code_for_nothing_is_noted(tmp_path, labels):
     found = read(tmp_path, table(reviews(*labels), HEADER))
     assert found.noted("spelled as a missing value", f"{labels[2]!r} (8)")
     assert found.report.counts["labels spelled as a missing value"] == 8
 
 
-def test_a_test_file_is_read_alike(tmp_path: Path) -> None:
+def test_a_test_file_is_read_alike(tmp_path):
     path = tmp_path / "t.csv"
-    path.write_text(table([("one", NFD), ("two", "pos\u200b")], HEADER), encoding="utf-8")
+    path.write_text(table([("one", NFD), ("two", "pos\u200b")], HEADER), "utf-8")
     known = partial(CLASSIFY.check_rows, known=["négatif", "pos"])
     schema = DataSchema("classify", TASKS["classify"].schema.columns, check=known)
     assert load_test(schema, DataConfig(test_file=str(path))).answers == ["négatif", "pos"]
-    path.write_text(table([("one", "Pos")], HEADER), encoding="utf-8")
+    path.write_text(table([("one", "Pos")], HEADER), "utf-8")
     with pytest.raises(DataError, match=r"t\.csv:2: label 'Pos' is not one of the training data's .négatif, pos"):
         load_test(schema, DataConfig(test_file=str(path)))

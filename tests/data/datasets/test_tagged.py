@@ -1,7 +1,5 @@
 """Sentences with tags read from columns and JSON Lines; what is wrong is named with file and line."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -36,12 +34,12 @@ def of_label(start: int, end: int, label: str = "X") -> dict[str, Any]:
 
 def write(path: Path, *lines: Any) -> Path:
     text = "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, "utf-8")
     return path
 
 
 @for_each("suffix", [".conll", ".txt", ".tsv", ".iob2"])
-def test_columns_are_read(suffix: str, tmp_path: Path) -> None:
+def test_columns_are_read(suffix, tmp_path):
     expected = ["Anna sees New York", "Go"], ["B-PER O B-LOC I-LOC", "O"]
     assert read(write(tmp_path / f"a{suffix}", CONLL))[:2] == expected
     tabs = CONLL.replace(" ", "\t").removeprefix("-DOCSTART-\t-X-\tO\n\n")
@@ -49,14 +47,14 @@ def test_columns_are_read(suffix: str, tmp_path: Path) -> None:
     assert read(write(tmp_path / f"a{suffix}", CONLL), tags="2")[1] == ["N V N N", "V"]
 
 
-def test_columns_of_conllu_are_its_own(tmp_path: Path) -> None:
+def test_columns_of_conllu_are_its_own(tmp_path):
     lines = ["# text = don't", "1-2\tdon't\t_\t_", "1\tdo\tdo\tAUX", "2\tn't\tnot\tPART", "", "1\tgo\tgo\tVERB", ""]
     text, tags, diagnostics = read(write(tmp_path / "a.conllu", "\n".join(lines)))
     assert (text, tags) == (["do n't", "go"], ["AUX PART", "VERB"])
     assert diagnostics.counts["lines of CoNLL-U that are no word"] == 1
 
 
-def test_words_and_spans_of_json_lines_are_read_alike(tmp_path: Path) -> None:
+def test_words_and_spans_of_json_lines_are_read_alike(tmp_path):
     words = {"tokens": ["Anna", "sees", "New", "York", "."], "tags": ["B-PER", "O", "B-LOC", "I-LOC", "O"]}
     of_text = [{"start": 10, "end": 18, "label": "LOC", "text": "New York"}, {"start": 0, "end": 4, "label": "PER"}]
     spans = {"text": "Anna sees New York.", "labels": ["news"], "spans": of_text, "answer": "accept"}
@@ -72,26 +70,26 @@ b-per i-per o o/B–X I–X O O/B-X I-X out B-Y/B I O O/name=B-X name=I-X O O/B-
 
 
 @for_each("tags", re.split("[/\n]", FORMS))
-def test_tags_of_spans_in_another_form_are_refused(tags: str, tmp_path: Path) -> None:
+def test_tags_of_spans_in_another_form_are_refused(tags, tmp_path):
     rows = [f"{word} {tag}\n" for word, tag in zip("abcd", tags.split(), strict=True)]
     [issue] = read(write(tmp_path / "a.conll", "x O\n\n", *rows))[2].issues
     assert issue.line == 3 and re.search("(is no IOB2|continues no span), at the word", issue.message)
 
 
 @for_each("tags", ["NOUN VERB O X", "B-X I-X B-X I-X", "B-X-Y I-X-Y O O", "NN -LRB- . ''", "S I V P"])
-def test_tags_in_iob2_and_plain_ones_are_read(tags: str, tmp_path: Path) -> None:
+def test_tags_in_iob2_and_plain_ones_are_read(tags, tmp_path):
     rows = [f"{word} {tag}\n" for word, tag in zip("abcd", tags.split(), strict=True)]
     found = read(write(tmp_path / "a.conll", *rows))
     assert found[1] == [tags] and not found[2].issues
 
 
-def test_what_was_read_is_noted(tmp_path: Path) -> None:
+def test_what_was_read_is_noted(tmp_path):
     found = read(write(tmp_path / "b.conll", "Lee B-X\ndon't O\n3.5 O\n! O\n"))[2]
     assert not +found.counts and found.notes == ["b.conll: words are 1, tags are 2; first example: 'Lee' | 'B-X'"]
 
 
 @pytest.mark.parametrize("suffix", [".conll", ".jsonl"])
-def test_the_columns_of_training_are_read_again(suffix: str, tmp_path: Path) -> None:
+def test_the_columns_of_training_are_read_again(suffix, tmp_path):
     train, test = tmp_path / f"a{suffix}", tmp_path / f"t{suffix}"
     words = [[f"Anna{i}", "sees"] for i in range(20)]
     if suffix == ".conll":
@@ -119,7 +117,7 @@ def test_the_columns_of_training_are_read_again(suffix: str, tmp_path: Path) -> 
         ("# made by hand\n# 2024\nword\ttag\n\nAnna\tB-X\nsees\tO\n", ["Anna sees"], 3),
     ],
 )
-def test_headers_and_comments_are_no_words(lines: str, texts: list[str], n: int, tmp_path: Path) -> None:
+def test_headers_and_comments_are_no_words(lines, texts, n, tmp_path):
     found, _, diagnostics = read(write(tmp_path / "a.conll", lines))
     assert (found, diagnostics.issues) == (texts, [])
     assert diagnostics.counts["headers and comments"] == n
@@ -127,25 +125,25 @@ def test_headers_and_comments_are_no_words(lines: str, texts: list[str], n: int,
 
 
 @for_each("first", ["1212", "789", "aaa"])
-def test_a_first_column_that_is_none_of_words_is_refused(first: str, tmp_path: Path) -> None:
+def test_a_first_column_that_is_none_of_words_is_refused(first, tmp_path):
     path = write(tmp_path / "b.conll", *(f"{at} w{i} {'ND'[i % 2]}\n" for i, at in enumerate(first)))
     assert "the first column counts the words, or repeats" in read(path)[2].issues[0].message
     assert not read(path, words="2")[2].issues
 
 
-def test_a_last_column_that_is_none_of_tags_is_refused(tmp_path: Path) -> None:
+def test_a_last_column_that_is_none_of_tags_is_refused(tmp_path):
     path = write(tmp_path / "b.conll", *(f"w{i % 9} {'ND'[i % 2]} 0.{i}\n" for i in range(60)))
     assert "the last column is none of tags, with 60 different values in 60 rows" in read(path)[2].issues[0].message
     assert not read(path, tags="2")[2].issues
 
 
-def test_words_with_spaces_are_written_with_another_character(tmp_path: Path) -> None:
+def test_words_with_spaces_are_written_with_another_character(tmp_path):
     found = read(write(tmp_path / "a.conllu", "1\t10 000\t_\tNUM\n2\tmots\t_\tNOUN\n"))
     assert found[0] == ["10_000 mots"] and found[2].counts["words with spaces, written with _"] == 1
 
 
 @for_each("mark", [{"answer": "reject"}, {"answer": "ignore"}, {"status": "Discarded"}, {"was_cancelled": True}])
-def test_rejected_annotations_are_refused(mark: dict[str, Any], tmp_path: Path) -> None:
+def test_rejected_annotations_are_refused(mark, tmp_path):
     [issue] = read(write(tmp_path / "a.jsonl", {"tokens": ["a"], "tags": ["O"]} | mark))[2].issues
     assert "so this annotation was rejected" in issue.message
 
@@ -169,7 +167,7 @@ def test_rejected_annotations_are_refused(mark: dict[str, Any], tmp_path: Path) 
         ("a.jsonl", '{"tokens": [{"text": "ab", "start": 0}], "tags": ["O"]}\n', 1, "are a list of strings"),
     ],
 )
-def test_a_bad_line_is_named(name: str, lines: str, line: int, message: str, tmp_path: Path) -> None:
+def test_a_bad_line_is_named(name, lines, line, message, tmp_path):
     path = write(tmp_path / name, lines)
     with pytest.raises(DataError) as error:
         read(path)[2].raise_if_any()
@@ -192,12 +190,12 @@ def test_a_bad_line_is_named(name: str, lines: str, line: int, message: str, tmp
         ({"start": 0}, 'a span is {"start": 0'),
     ],
 )
-def test_what_is_no_span_of_words_is_refused(spans: Any, message: str, tmp_path: Path) -> None:
+def test_what_is_no_span_of_words_is_refused(spans, message, tmp_path):
     [issue] = read(write(tmp_path / "a.jsonl", {"text": "Köln für Eva", "spans": spans}))[2].issues
     assert message in issue.message and issue.line == 1
 
 
-def test_other_files_and_columns_are_refused(tmp_path: Path) -> None:
+def test_other_files_and_columns_are_refused(tmp_path):
     with pytest.raises(UsageError, match="tagged sentences are in"):
         read(write(tmp_path / "a.csv", "text,tags\n"))
     with pytest.raises(UsageError, match="columns have numbers"):
@@ -217,26 +215,26 @@ def load(train: Path, **files: Any) -> Any:
         ("a O\n\nb O\n", "a O\n", "a.conll: ", "two or more tags are needed, found ['O']"),
     ],
 )
-def test_unseen_and_mixed_tags_are_named(train: str, test: str, place: str, message: str, tmp_path: Path) -> None:
+def test_unseen_and_mixed_tags_are_named(train, test, place, message, tmp_path):
     files = write(tmp_path / "a.conll", train), write(tmp_path / "t.conll", test)
     with pytest.raises(DataError) as error:
         load(files[0], valid_file=str(files[0]), test_file=str(files[1]))
     assert place in str(error.value) and message in str(error.value)
 
 
-def test_i_of_a_label_that_training_begins_alone_is_known(tmp_path: Path) -> None:
+def test_i_of_a_label_that_training_begins_alone_is_known(tmp_path):
     files = write(tmp_path / "a.conll", "a B-X\n"), write(tmp_path / "t.conll", "a B-X\nb I-X\n")
     data = load(files[0], valid_file=str(files[0]), test_file=str(files[1]))
     assert Tag.classes_of(data.train) == ["O", "B-X", "I-X"]
 
 
-def test_each_tag_stays_in_training_where_validation_is_set_aside(tmp_path: Path) -> None:
+def test_each_tag_stays_in_training_where_validation_is_set_aside(tmp_path):
     rare = [f"w{i} O\nx{i} B-{'RARE' if i < 2 else 'X'}\n\n" for i in range(40)]
     data = load(write(tmp_path / "a.conll", *rare))
     assert "B-RARE" in "\n".join(data.train.answers) and len(data.valid) == 4
 
 
-def test_a_check_counts_words_and_spans_by_label(tmp_path: Path) -> None:
+def test_a_check_counts_words_and_spans_by_label(tmp_path):
     path = write(tmp_path / "a.conll", CONLL, "\nBob N B-PER\n")
     report = check_data(Tag.schema, DataConfig(train_file=str(path), valid_file=str(path)))
     assert report.ok and report.sizes == {"train": 3, "valid": 3}
@@ -244,7 +242,7 @@ def test_a_check_counts_words_and_spans_by_label(tmp_path: Path) -> None:
     assert wanted.items() <= report.counts.items()
 
 
-def test_a_word_that_may_be_a_comment_is_shown_first(tmp_path: Path) -> None:
+def test_a_word_that_may_be_a_comment_is_shown_first(tmp_path):
     comments = "".join(f"# text = a film of {i} hours\na D\nfilm N\n\n" for i in range(20))
     found, _, diagnostics = read(write(tmp_path / "a.conll", comments, "# SYM\nb N\n"))
     assert len(found) == 21 and diagnostics.counts["headers and comments"] == 21
