@@ -1,8 +1,7 @@
 """Write the page as one HTML file that holds its data and makes no network requests.
 
 Tensors are stored in base64, as 16-bit floats where they fit, those most likely viewed first, until the file has its
-full size; attributions may take half of what the rest leaves. What the optimizer keeps of its last step is stored
-exactly. The file lists what it lacks, and how to see it.
+full size; attributions may take half of what the rest leaves. The file lists what it lacks, and how to see it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from glassformer.explain.capture.sites import Step
 from glassformer.explain.capture.slices import get_parameter
 from glassformer.explain.explanation import Explanation, explain
 from glassformer.explain.learn.backward import is_gradient
-from glassformer.explain.learn.learning import update_of
 from glassformer.explain.page.manifest import Json, Manifest, Packing, RunInfo, pack, plain, run_info
 from glassformer.explain.subject import MODEL, Subject
 from glassformer.explain.watch import ProbeAnswer, Training, TrainingNow, default_texts, probe
@@ -31,9 +29,7 @@ from glassformer.utils.formatting import counted
 
 MAX_BYTES = 20_000_000
 PARAMETERS_BYTES = 1_500_000
-"""Size of the file up to which parameters are stored, updates apart."""
-UPDATES_BYTES = 3_000_000
-"""Maximum bytes of what the optimizer keeps of its last step, as 32-bit floats: smaller parameters first."""
+"""Size of the file up to which parameters are stored."""
 SENTENCES_BYTES, NAMING_BYTES = 10_000, 200
 """Reserved for the sentences on what the file lacks; and for the id, type and shape of a tensor."""
 ATTRIBUTION_SECONDS = 30.0
@@ -231,20 +227,19 @@ def pack_tensors(
     So many bytes of the file are used by all else. `dropped` gets a sentence on what is left out.
     """
     packed: dict[str, dict[str, PackedTensor]] = {e.id: {} for e in explanations}
-    tensors, updates = list[str](), list[str]()
-    """What is left out."""
+    missed = list[str]()
 
-    def add(missed: list[str], e: Explanation, names: Sequence[str], n: int, limit: int, exact: bool = False) -> None:
-        """Store these tensors of `n` numbers together, all or none."""
+    def add(e: Explanation, name: str, n: int, limit: int, exact: bool = False) -> None:
+        """Store a tensor of `n` numbers."""
         nonlocal used
-        if used + n * (4 if exact else 1) + len(names) * NAMING_BYTES <= limit:  # at least
-            new = {name: packed_tensor(e.tensor(name), exact=exact, tiny=is_gradient(name)) for name in names}
-            size = sum(len(tensor["data"]) + len(name) + NAMING_BYTES for name, tensor in new.items())
+        if used + n * (4 if exact else 1) + NAMING_BYTES <= limit:  # at least
+            new = packed_tensor(e.tensor(name), exact=exact, tiny=is_gradient(name))
+            size = len(new["data"]) + len(name) + NAMING_BYTES
             if used + size <= limit:
-                packed[e.id] |= new
+                packed[e.id][name] = new
                 used += size
                 return
-        missed.append(names[0])
+        missed.append(name)
 
     for e in explanations:
         same = set() if e.edited is None else set(e.edited.same)  # found under the first trace
@@ -256,23 +251,16 @@ def pack_tensors(
                 dropped.append(NO_LOGITS)
                 continue
             # From these the page computes the loss of an answer, to 5 digits.
-            add(tensors, e, [step.id], n, max_bytes, e.learning is not None and (n == 1 or step.id == "loss.each"))
+            add(e, step.id, n, max_bytes, e.learning is not None and (n == 1 or step.id == "loss.each"))
     sizes = [(get_parameter(e.subject.model, name).numel(), e, name) for e in explanations for name in e.records.params]
-    parameters, before = sorted(sizes, key=lambda one: (explanations.index(one[1]), one[0])), used
-    for n, e, name in parameters:
-        if parts := update_of(e, name):
-            add(updates, e, parts, n * len(parts), min(max_bytes, before + UPDATES_BYTES), exact=True)
-    limit, seen = min(max_bytes, PARAMETERS_BYTES + used - before), set[int]()
-    for n, e, name in parameters:
+    limit, seen = min(max_bytes, PARAMETERS_BYTES), set[int]()
+    for n, e, name in sorted(sizes, key=lambda one: (explanations.index(one[1]), one[0])):
         weights = get_parameter(e.subject.model, name).data_ptr()
         if weights not in seen and name not in packed[e.id]:
             seen.add(weights)  # the page finds it under the first
-            add(tensors, e, [name], n, limit)
-    if updates:
-        of = counted(len(updates), "parameters")
-        dropped.append(f"Learn: the updates of {of} are left out, to limit the size of the file.")
-    if n := len(tensors):
-        shown = ", ".join(tensors[:6]) + (f" and {n - 6} more" if n > 6 else "")
+            add(e, name, n, limit)
+    if n := len(missed):
+        shown = ", ".join(missed[:6]) + (f" and {n - 6} more" if n > 6 else "")
         dropped.append(
             f"{counted(n, 'tensors')} {'is' if n == 1 else 'are'} left out, to limit the size of the file: {shown}. "
             "Steps computed from them cannot be checked here; glassformer explain shows them."
