@@ -33,7 +33,7 @@ def step_frame_html(explanation: Explanation, ids: Sequence[str], assets: str) -
     data = _data(explanation, [kept])
     inputs = {id for node in kept["nodes"] for id in node["inputs"]} & set(explanation.records)
     names = dict.fromkeys([*ids, *sorted(inputs), *kept["params"]])
-    data["tensors"] = {explanation.id: {name: packed_tensor(explanation.tensor(name)) for name in names}}
+    data["tensors"] = {explanation.id: {name: packed_tensor(explanation.tensor(name), half=True) for name in names}}
     return _page(data, ", ".join(ids), assets)
 
 
@@ -46,9 +46,9 @@ def learn_frame_html(after: Explanation, parameters: Sequence[str], assets: str)
     traces[1]["params"] = {name: whole["params"][name] for name in parameters}
     data = _data(after, traces)
     for e in explanations:
-        data["tensors"][e.id] = {id: packed_tensor(e.tensor(id), exact=True) for id in losses}
+        data["tensors"][e.id] = {id: packed_tensor(e.tensor(id)) for id in losses}
     updates = [id for name in parameters for id in update_of(after, name)]
-    data["tensors"][after.id] |= {id: packed_tensor(after.tensor(id), exact=True) for id in updates}
+    data["tensors"][after.id] |= {id: packed_tensor(after.tensor(id)) for id in updates}
     return _page(data, f"learning {after.request.answer!r}", assets)
 
 

@@ -64,7 +64,7 @@ def answers_of(script: Path, run: Run, questions: list[dict[str, Any]], page: An
     return json.loads(done.stdout)
 
 
-APART = {"kl", "unit", "untrained", "baseline_value", "beats_random", "warnings"}
+APART = {"kl", "unit", "baseline_value", "beats_random", "warnings"}
 """What no screen shows, and what rounding decides: whether a number lies above another."""
 WHERE = {"position", "before", "after"}
 """Of a row of a sweep where its change is largest, which is chance where nothing changes."""

@@ -240,6 +240,8 @@ export interface DecodeSettings {
   beam_size: number;
   /** Exponent of the length by which scores are divided. */
   length_penalty: number;
+  /** Number of hypotheses returned per input. */
+  n_best: number;
   /** Maximum number of generated tokens. */
   max_new_tokens: number;
   /** Sample instead of beam search (a language model always samples). */
@@ -511,8 +513,6 @@ export interface Sweep {
   position: number | null;
   /** What is followed, without these edits; of contributions and states a logit difference, or the number minus that mean. */
   value: number;
-  /** Of parts the largest change, in size, when a part of the same model with initial weights is off. */
-  untrained: number | null;
   /** Of contributions their sum minus the value, which only rounding should leave. */
   error: number | null;
 }
@@ -604,6 +604,7 @@ export interface StepMetrics {
   grad_norm: number;
   padding: number;
   seconds: number;
+  progress: number;
   update_ratios: Record<string, number> | null;
   clipped: number | null;
   wait: number | null;
@@ -655,6 +656,6 @@ export const REQUEST_FIELDS: Partial<Record<FieldKind, string[]>> = {
 };
 
 export const SETTING_FIELDS: Partial<Record<FieldKind, string[]>> = {
-  number: ["beam_size", "length_penalty", "max_new_tokens", "temperature", "top_k", "top_p", "min_p", "decode_seed"],
+  number: ["beam_size", "length_penalty", "n_best", "max_new_tokens", "temperature", "top_k", "top_p", "min_p", "decode_seed"],
   flag: ["sample"],
 };

@@ -114,7 +114,7 @@ def spread(rows: Sequence[StepMetrics], most: int) -> list[StepMetrics]:
     """Return at most so many rows at equal distances, the first and the last among them."""
     if len(rows) <= most:
         return list(rows)
-    return [rows[i * (len(rows) - 1) // (most - 1)] for i in range(most)]
+    return [rows[i] for i in np.linspace(0, len(rows) - 1, most).astype(int)]
 
 
 def _loss(row: StepMetrics) -> float:
@@ -321,12 +321,11 @@ class Training:
         is_recent = trains and trained and time.monotonic() < until
         if self._config is None or not (self.log.rows or self.log.damaged) or key == known_key or is_recent:
             return self._findings
-        folder, began = self.folder, time.monotonic()
+        folder = self.folder
         facts = replace(self._record(), diverged=folder.read_divergence(), evaluation=folder.read_evaluation())
         found = diagnose(facts).findings
         self._findings = [finding for finding in found if not trains or finding.place != "unfinished"]
-        took = time.monotonic() - began
-        self._diagnosed = began + max(DIAGNOSE_SECONDS, 20 * took), key, trains
+        self._diagnosed = time.monotonic() + DIAGNOSE_SECONDS, key, trains
         return self._findings
 
     def _why_no_control(self, state: TrainingState) -> str | None:
@@ -418,7 +417,7 @@ def attention_map(explanation: Explanation) -> AttentionMap | None:
         "step": chosen[-1].id,
         "rows": rows,
         "columns": columns,
-        "weights": [[round(float(weight), 3) for weight in line] for line in np.nan_to_num(weights)],
+        "weights": np.nan_to_num(weights.astype(float)).round(3).tolist(),
     }
 
 

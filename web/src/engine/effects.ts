@@ -160,7 +160,7 @@ async function swept(e: Explained, variants: Variants, measure: Measure, progres
       position: measure.positions[at] ?? null, effects: isEach ? effectsOf(e, base, logits) : [], alone: null, direct: null, back: null,
     });
   }
-  return { rows, target: measure.target, contrast: measure.contrast, position: measure.positions[0] ?? null, value: sum(whole), untrained: null, error: null };
+  return { rows, target: measure.target, contrast: measure.contrast, position: measure.positions[0] ?? null, value: sum(whole), error: null };
 }
 
 const range = (n: number) => Array.from({ length: n }, (_, i) => i);

@@ -55,11 +55,11 @@ const answerOf = ({ before, after, n_changed }: SweepRow, numeric: boolean) =>
   (numeric || n_changed > 0) && <>{!numeric && <><bdi>{visible(before)}</bdi> → </>}<b><bdi>{visible(after)}</bdi></b></>;
 
 const SWEEPS: { [kind in Exclude<Kind, "states">]: (value: Swept, trace: Manifest, numeric: boolean) => Shown } = {
-  parts: ({ rows, untrained }, trace, numeric) => {
+  parts: ({ rows }, trace, numeric) => {
     const instead = numeric ? "Number" : "Predicts instead";
     return {
       says: <>
-        Each head and each feed-forward block is switched off in turn. The number is the change of {numeric ? "the answer" : "the log-probability of what the model predicts"}{untrained !== null && `; with initial weights no part changes it by more than ${number(untrained)}`}. Heads can stand in for each
+        Each head and each feed-forward block is switched off in turn. The number is the change of {numeric ? "the answer" : "the log-probability of what the model predicts"}. Heads can stand in for each
         other, so all heads of a block together, and each head with the others off, are measured too.
       </>,
       tables: [{

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated
 from weakref import WeakKeyDictionary
 
 import torch
@@ -40,9 +40,8 @@ from glassformer.utils.device import tuned
 logger = logging.getLogger(__name__)
 
 N_TEXTS = 128
-"""Number of reference texts, spread evenly over the lengths that occur; the error of their mean is small enough."""
+"""Most reference texts, spread evenly over the lengths that occur; the error of their mean is small enough."""
 Means = Mapping[str, Tensor]
-T = TypeVar("T")
 _known: WeakKeyDictionary[nn.Module, Means] = WeakKeyDictionary()
 
 
@@ -75,12 +74,13 @@ def reference_means(task: Task, model: nn.Module, split: Split, records: Mapping
     device = next(model.parameters()).device
     totals: dict[str, Tensor] = {}  # without token axes
     counts: dict[str, int] = {}  # of tokens, or of texts for steps without tokens
-    split = split.take(_spread(sorted(range(len(split)), key=lambda i: len(split.text[i])), N_TEXTS))
+    by_length = sorted(range(len(split)), key=lambda i: len(split.text[i]))
+    split = split.take(by_length[:: -(-len(split) // N_TEXTS) or 1])
     with tuned(device), torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)  # for the masked tokens
         corpus = task.encode(split, training=False)
         plan = [row[None] for rows in task.eval_batches(corpus, 1) for row in rows]
-        for row in _spread(plan, N_TEXTS):  # one text at a time, so that there is no padding
+        for row in plan[:: -(-len(plan) // N_TEXTS) or 1]:  # one text at a time, so that there is no padding
             with trace(model, wanted.__contains__) as steps:
                 task.logits(model, task.make_batch(corpus, row).to(device))
             for id, step in steps.items():
@@ -95,11 +95,6 @@ def has_mean(record: Step) -> bool:
     """Return True if a mean over texts can replace a step: it can be edited, and has no axis of keys."""
     names = [axis.name for axis in record.axes]
     return record.editable and record.value.is_floating_point() and "key" not in names
-
-
-def _spread(items: Sequence[T], n: int) -> list[T]:
-    """Return at most n items, evenly spaced."""
-    return [items[i * len(items) // n] for i in range(n)] if len(items) > n else list(items)
 
 
 @dataclass(frozen=True)

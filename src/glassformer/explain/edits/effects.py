@@ -304,8 +304,6 @@ class Sweep:
     value: float
     """What is followed, without these edits; of contributions and states a logit difference, or the number minus that
     mean."""
-    untrained: float | None = None
-    """Of parts the largest change, in size, when a part of the same model with initial weights is off."""
     error: float | None = None
     """Of contributions their sum minus the value, which only rounding should leave."""
 

@@ -38,7 +38,7 @@ Of an edited pass the parts are those that it computed, and what an edit added t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from os.path import commonprefix
 from typing import Any, Literal
@@ -56,7 +56,6 @@ from glassformer.explain.edits.effects import (
     Sweep,
     SweepRow,
     base_logits,
-    edited_logits,
     measure_of_answer,
     measure_of_difference,
     prediction_index,
@@ -283,21 +282,7 @@ def _sweep_parts(explanation: Explanation) -> Sweep:
     found = swept(explanation, [*off, *alone], measure_of_answer(explanation))
     of_others = {row.name: row for row in found.rows[len(off) :]}
     rows = [replace(row, alone=of_others.get(row.name)) for row in found.rows[: len(off)]]
-    return replace(found, rows=rows, untrained=_untrained(explanation, [edits for _, edits in off]))
-
-
-def _untrained(explanation: Explanation, variants: Sequence[Sequence[str]]) -> float:
-    """Return the largest change of what is followed by one edit alone, in the model with initial weights."""
-    view = explanation.subject
-    devices = [view.device] if view.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(0)
-        model = view.run.task.build_model()
-    # The edits of an edited explanation are of the trained model.
-    initial = replace(view, weights=model.to(view.device).eval(), member=0)
-    fresh = replace(explanation.base or explanation, subject=initial)
-    totals = measure_of_answer(explanation).of(edited_logits(fresh, [["logits*1"], *variants])).sum(dim=-1)
-    return float((totals[1:] - totals[0]).abs().max())
+    return replace(found, rows=rows)
 
 
 def _sweep_keys(explanation: Explanation) -> Sweep:

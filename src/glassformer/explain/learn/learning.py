@@ -57,7 +57,7 @@ from glassformer.text.pairs import text_of
 from glassformer.training.optimizer import CombinedOptimizer, Muon, make_optimizer
 from glassformer.utils.atomic_io import write_folder_atomically, write_json
 from glassformer.utils.device import tuned
-from glassformer.utils.formatting import cell_text, code, counted
+from glassformer.utils.formatting import cell_text, counted
 
 FARTHEST = 1e6
 """Most standard deviations between a number to learn and the mean of the training numbers: its square is finite."""
@@ -590,14 +590,9 @@ def learned_record(explanation: Explanation) -> JsonObject:
 def _card(record: JsonObject, source: Path) -> str:
     origin = read_origin(source)
     head = ["library_name: glassformer", *(origin.front_matter() if origin else [])]
-    steps, of = counted(record["steps"], "steps"), "The model"
-    if record["member"] is not None:
-        of = f"Member {record['member']} of the {record['members']} models"
     text = [
         "\n".join(["---", *head, "tags:", "- transformer", "---"]),
-        f"# {cell_text(record['run'])} after {steps} on one text",
-        f"{of} of {code(record['run'])} ({code(record['checkpoint'])}), after {steps} of {record['optimizer']} with "
-        f"learning rate {record['lr']:g} on one text alone. Its loss went from {record['loss_before']:.4g} to "
-        f"{record['loss_after']:.4g}. It was not evaluated. `{LEARNED_RECORD}` has the text, its answer and the rest.",
+        f"# {cell_text(record['run'])} after {counted(record['steps'], 'steps')} on one text",
+        f"It was not evaluated. `{LEARNED_RECORD}` has the text, its answer and the rest.",
     ]
     return "\n\n".join([*text, *(origin.of_descendant() if origin else [])]) + "\n"

@@ -71,8 +71,6 @@ def model_page(
         rounded = copy.deepcopy(view.weights).half().float()
         n, n_texts = n_alike(view.run, view.weights, rounded)
         notes.append(f"The weights are rounded to 16 bits: {n} of {n_texts} texts get the same answer as without.")
-    if len(members) > 1 and FAMILIES[task.explain_as][0] != "encoder":
-        notes.append(f"One of the {len(members)} models writes here; together they may write something else.")
     data = {
         "run": run_info(subject) | {"model": model_info(view, view.checkpoint), "checkpoints": []},
         "task": _task(task, view),
@@ -83,9 +81,8 @@ def model_page(
         "weights": weights,
         "start": [request.to_json() for request in requests],
     }
-    parts = (base64.b64encode(zlib.compress(part, 9)) for part in (msgspec.json.encode(plain(data)), packed))
-    page = [notes, *(part.decode("ascii") for part in parts)]
-    return inline_page(asset("index.html"), asset(WHOLE), asset("app.css"), page), notes
+    parts = (base64.b64encode(zlib.compress(part, 9)).decode() for part in (msgspec.json.encode(plain(data)), packed))
+    return inline_page(asset("index.html"), asset(WHOLE), asset("app.css"), [notes, *parts]), notes
 
 
 def tokenizers_of(task: Task) -> list[Any]:
@@ -111,7 +108,7 @@ def _program(view: View) -> tuple[Trace, dict[str, Any]]:
         inputs["padding_mask"] = torch.ones_like(inputs["ids"], dtype=torch.bool)
     trace = record(view.model, inputs)
     if "logits" not in trace:
-        return trace, {"smoothing": 0.0, "max_grad_norm": 0.0, "groups": {}, "left_out": []}
+        return trace, {}
     number = 0.0 if task.explain_as == "regressor" else None
     labels = [0] * trace["logits"].value.reshape(-1, trace["logits"].shape[-1]).shape[0] if number is None else []
     answer = EncodedAnswer(encoded, [*labels], "", number)

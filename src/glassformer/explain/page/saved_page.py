@@ -37,11 +37,6 @@ ATTRIBUTION_SECONDS = 30.0
 REPLAY_SECONDS = 120.0
 """Time limit of the answers at all snapshots, since a model may be large and its texts long."""
 MAX_LOGITS_BYTES = 2_000_000
-NO_LOGITS = (
-    "Logits of the whole vocabulary are left out: this file has the 50 most probable tokens of each position, and the "
-    "served page has all."
-)
-"""Said of logits that are larger."""
 RANKS = {
     **dict.fromkeys(("ids", "mask", "softmax", "pool", "pin_zero"), 0),
     **dict.fromkeys(("lookup", "padded_lookup", "scale"), 1),
@@ -49,8 +44,6 @@ RANKS = {
 }
 """Priority of operations, most viewed first; products are last, as they differ from scores only by a factor."""
 OTHER_RANK, GRADIENT_RANK = 2, 4
-SMALLEST_F16 = 2.0**-9
-"""Gradients that are all smaller are stored as 32-bit floats: 16 bits would leave few digits of them."""
 POLICY = (
     "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'none'; img-src data: blob:; base-uri 'none'; "
     "form-action 'none'"
@@ -188,7 +181,9 @@ def saved_attributions(
     for method, name in METHODS.items():
         for explained in explanations:
             once = explained.is_classifier or explained.is_number
-            targets = [None] if once else written(explained)
+            # Nothing follows a [MASK]: what is explained there is the most probable token.
+            masked, of = explained.decode.masked is not None, explained.predictions
+            targets = [None] if once else [i for i in explained.generated if masked or of[i].actual is not None]
             for n_done, prediction in enumerate(targets):
                 which = {"trace": explained.id} | ({} if prediction is None else {"prediction": prediction})
                 new: list[Any] = []
@@ -210,15 +205,6 @@ def saved_attributions(
     return {"attributions": attributions, "erased": erasures}
 
 
-def written(explanation: Explanation) -> list[int]:
-    """Return the indices into `predictions` that the page can explain: of tokens that were written, or are masked.
-
-    Nothing follows a [MASK]: what is explained there is the most probable token.
-    """
-    masked = explanation.decode.masked is not None
-    return [i for i in explanation.generated if masked or explanation.predictions[i].actual is not None]
-
-
 def pack_tensors(
     explanations: Sequence[Explanation], used: int, max_bytes: int, dropped: list[str]
 ) -> dict[str, dict[str, PackedTensor]]:
@@ -229,11 +215,13 @@ def pack_tensors(
     packed: dict[str, dict[str, PackedTensor]] = {e.id: {} for e in explanations}
     missed = list[str]()
 
-    def add(e: Explanation, name: str, n: int, limit: int, exact: bool = False) -> None:
+    def add(e: Explanation, name: str, n: int, limit: int) -> None:
         """Store a tensor of `n` numbers."""
         nonlocal used
-        if used + n * (4 if exact else 1) + NAMING_BYTES <= limit:  # at least
-            new = packed_tensor(e.tensor(name), exact=exact, tiny=is_gradient(name))
+        # From the losses the page computes that of an answer to 5 digits; of small gradients 16 bits leave few.
+        half = n > 1 and name != "loss.each" and not is_gradient(name)
+        if used + n * (2 if half else 4) + NAMING_BYTES <= limit:  # at least
+            new = packed_tensor(e.tensor(name), half)
             size = len(new["data"]) + len(name) + NAMING_BYTES
             if used + size <= limit:
                 packed[e.id][name] = new
@@ -248,10 +236,9 @@ def pack_tensors(
             if step.id in same:
                 continue
             if any(axis.name == "vocab" for axis in step.axes) and 2 * n > MAX_LOGITS_BYTES:
-                dropped.append(NO_LOGITS)
+                missed.append(step.id)
                 continue
-            # From these the page computes the loss of an answer, to 5 digits.
-            add(e, step.id, n, max_bytes, e.learning is not None and (n == 1 or step.id == "loss.each"))
+            add(e, step.id, n, max_bytes)
     sizes = [(get_parameter(e.subject.model, name).numel(), e, name) for e in explanations for name in e.records.params]
     limit, seen = min(max_bytes, PARAMETERS_BYTES), set[int]()
     for n, e, name in sorted(sizes, key=lambda one: (explanations.index(one[1]), one[0])):
@@ -272,10 +259,9 @@ def _rank(step: Step) -> int:
     return GRADIENT_RANK if is_gradient(step.id) else RANKS.get(step.op, OTHER_RANK)
 
 
-def packed_tensor(values: np.ndarray, *, exact: bool = False, tiny: bool = False) -> PackedTensor:
-    """Return values as they stand in a file: 16-bit floats where they fit, unless all are `tiny` or wanted exactly."""
-    largest = float(np.abs(values).max(initial=0.0)) if tiny else 1.0
-    data, dtype = pack(values, half=not (exact or 0 < largest < SMALLEST_F16))
+def packed_tensor(values: np.ndarray, half: bool = False) -> PackedTensor:
+    """Return values as they stand in a file, as `pack` gives them."""
+    data, dtype = pack(values, half)
     return {"dtype": dtype, "shape": list(values.shape), "data": base64.b64encode(data).decode("ascii")}
 
 
