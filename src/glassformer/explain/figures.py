@@ -32,10 +32,10 @@ INK, QUIET, RULE, PAPER = plotting.INK, plotting.QUIET, plotting.RULE, "#ffffff"
 POSITIVE, NEGATIVE = "#d9730d", "#2166c4"
 """Orange and blue, as on the page: distinct with any colour vision, never the only sign."""
 WEIGHTS = "#ffffff #cfe3dc #86bcab #3c9079 #0b5a47".split()
-OTHER_SCRIPTS = """Noto Serif CJK SC, Noto Sans CJK SC, Noto Sans CJK JP, Source Han Sans SC, PingFang SC,
-Hiragino Sans, Microsoft YaHei, Yu Gothic, Malgun Gothic, WenQuanYi Zen Hei, Noto Sans Devanagari, Noto Sans Thai,
-Noto Sans Bengali, Noto Sans Tamil, Noto Sans Symbols2, Segoe UI Symbol, Segoe UI Emoji, Arial Unicode MS""".replace(
-    "\n", " "
+OTHER_SCRIPTS = (
+    "Noto Serif CJK SC, Noto Sans CJK SC, Noto Sans CJK JP, Source Han Sans SC, PingFang SC, Hiragino Sans, "
+    "Microsoft YaHei, Yu Gothic, Malgun Gothic, WenQuanYi Zen Hei, Noto Sans Devanagari, Noto Sans Thai, "
+    "Noto Sans Bengali, Noto Sans Tamil, Noto Sans Symbols2, Segoe UI Symbol, Segoe UI Emoji, Arial Unicode MS"
 ).split(", ")
 """Fallbacks for scripts that the first fonts lack, where installed."""
 METADATA: dict[str, Any] = {"pdf": {"CreationDate": None}, "png": {"Software": None}, "svg": {"Date": None}}

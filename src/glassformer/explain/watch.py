@@ -397,8 +397,7 @@ def answer_probabilities(explanation: Explanation) -> tuple[float | None, float 
     predictions = explanation.predictions
     if explanation.is_classifier:
         return math.exp(predictions[0].top[0].log_prob), None
-    tokens = [predictions[i].actual for i in explanation.generated]
-    logs = [token.log_prob for token in tokens if token is not None]
+    logs = [token.log_prob for i in explanation.generated if (token := predictions[i].actual) is not None]
     if not logs or explanation.decode.masked is not None:
         return None, None
     return math.exp(sum(logs)), math.exp(sum(logs) / len(logs)) if len(explanation.streams) == 1 else None

@@ -168,8 +168,8 @@ def same_answer(task: Task, a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     """Return whether two answers are equal, or their numbers but for rounding."""
     if key := ANSWERS.get(str(task.explain_as)):
         return a[key] == b[key]
-    near = {"rel_tol": TOLERANCE, "abs_tol": TOLERANCE * task.decision.scale[1]}
-    return all(math.isclose(x, y, **near) for x, y in zip(_numbers(a), _numbers(b), strict=True))
+    pairs, unit = zip(_numbers(a), _numbers(b), strict=True), task.decision.scale[1]
+    return all(math.isclose(x, y, rel_tol=TOLERANCE, abs_tol=TOLERANCE * unit) for x, y in pairs)
 
 
 def n_alike(run: Any, model: nn.Module, other: nn.Module) -> tuple[int, int]:
