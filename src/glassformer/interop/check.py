@@ -66,7 +66,7 @@ def texts_to_compare(task: Task, run: Path | None, allow_changed: bool = False) 
         DataError, UsageError: the data is not there, or, unless that is allowed, has changed.
     """
     kind, data = task.explain_as, task.config.data
-    named = [value for name, value in vars(data).items() if name.endswith("_file") and value]
+    named = any(value for name, value in vars(data).items() if name.endswith("_file"))
     if run is None or (data.dataset == "files" and not named):
         texts, is_sample = sample_texts(task.tokenizer, N_TEXTS), True
         texts = [f"{text} {MASK}" for text in texts] if kind == "masked_language_model" else texts
@@ -160,8 +160,8 @@ def _compared(
             ours, log_probs = _log_probs(task, model, theirs.engine, text, answer[ANSWERS[kind]])
             worst = max(worst, float(np.abs(ours - log_probs)[np.isfinite(log_probs)].max()))
             are_equal[i] &= not by_token or bool((ours.argmax(axis=-1) == log_probs.argmax(axis=-1)).all())
-    of, share = "sample" if is_sample else "validation", sum(are_equal) / len(texts)
-    return CheckResult(library, of, len(texts), share, worst)
+    n = len(texts)
+    return CheckResult(library, "sample" if is_sample else "validation", n, sum(are_equal) / n, worst)
 
 
 def same_answer(task: Task, a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
