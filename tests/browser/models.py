@@ -10,6 +10,7 @@ import torch
 from tests.helpers.small import CPU, config_of, data_of
 
 from glassformer.data.splits import TextData
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.run import Run
 from glassformer.tasks import TASKS
 
@@ -26,6 +27,8 @@ MODELS: dict[str, Parts] = {
     "pretrain, pre-norm": ("pretrain", {"pre_norm": True}),
     "pretrain, post-norm": ("pretrain", {"pre_norm": False, "norm": "rms", "tie_embeddings": False}),
 }
+CLASSIFIER, TRANSLATOR, WRITER, MASKED = (f"{task}, pre-norm" for task in ("classify", "translate", "lm", "pretrain"))
+SCREENS = ("flow", "step", "attention", "decode", "why", "compare", "learn")
 TEXTS = {
     "classify": "a b good c a",
     "translate": "abcdefg",
@@ -58,3 +61,8 @@ def subject_of(parts: Parts, data: TextData | None = None, max_len: int = 24, **
         for p in network.parameters():  # answers that depend strongly on the text, biases that are not zero
             p.mul_(2.0) if p.ndim > 1 and p.any() else p.add_(0.3 * torch.randn_like(p))
     return Run(Path("runs") / name, task, network.eval(), CPU)
+
+
+def explained(name: str, text: str = "", **fields: Any) -> Explanation:
+    """What Python says of the text with which the page of a model opens, or of another one."""
+    return explain(subject_of(MODELS[name]), TraceRequest(text or TEXTS[MODELS[name][0]], **fields))
