@@ -22,7 +22,6 @@ import glassformer
 from glassformer.explain.attribution import AttributeRequest, erase
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.interop import transfer
-from glassformer.run import Run
 
 
 def test_words_are_scored_and_erased_as_in_python(app: Open) -> None:
@@ -235,15 +234,11 @@ def test_a_number_is_learned(app: Open, watch: Watch, saved: Callable[..., Path]
         page.wait(f"[data-role=mean-{name}]:has([data-check=loss][data-state=ok])")
 
 
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    folder = tmp_path_factory.mktemp("encoder")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transfer, "check_import", lambda *_: None)
-        return glassformer.import_model(bert_folder(folder / "source", "bare"), folder / "run")
-
-
-def test_a_bare_encoder_has_every_step_a_vector_and_no_answer(app: Open, encoder: Run) -> None:
+def test_a_bare_encoder_has_every_step_a_vector_and_no_answer(
+    app: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(transfer, "check_import", lambda *_: None)
+    encoder = glassformer.import_model(bert_folder(tmp_path / "source", "bare"), tmp_path / "run")
     text, other = "the film was not good", "a good film"
     page = app(encoder, "flow", text=text)
     assert "one vector for the text" in page.text("[data-role=vector]")

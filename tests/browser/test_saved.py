@@ -17,7 +17,6 @@ from glassformer.explain.page import service
 from glassformer.explain.page.saved_page import WHOLE, asset
 
 EDIT = "encoder.0.self.scores[head:0;key:1]=blocked"
-CLIPBOARD = {"permissions": ["clipboard-read", "clipboard-write"]}
 OUTER = """<!doctype html><title>outer</title><body><iframe src="frame.html{}"></iframe><script>
 addEventListener("message", ({{ data, source }}) => {{
   document.body.dataset.height = data.glassformer.height;
@@ -129,7 +128,7 @@ def test_what_a_file_lacks_is_written_and_a_refused_one_too(
 
 
 def test_a_link_is_copied_and_opens_the_view(app: Open) -> None:
-    page = app(CLASSIFIER, "why", options=CLIPBOARD, text="b a")
+    page = app(CLASSIFIER, "why", options={"permissions": ["clipboard-read", "clipboard-write"]}, text="b a")
     assert "in this browser" in open_share(page.page)
     page.click("[data-role=copy-link]")
     page.until("() => document.querySelector('[data-role=copied]').innerText === 'Copied.'")
