@@ -13,6 +13,7 @@ from tests.browser.app import App, Open, Watch
 from tests.browser.models import ANSWERS, CLASSIFIER, MODELS, SCREENS, TEXTS, WRITER, explained
 from tests.explain.test_report import Page as SavedPage
 
+from glassformer.explain.attribution import AttributeRequest, erase
 from glassformer.explain.page import service
 from glassformer.explain.page.saved_page import WHOLE, asset
 
@@ -51,17 +52,13 @@ def test_a_saved_page_matches_the_live_one(app: Open, watch: Watch, saved: Calla
 
 def test_a_saved_page_offers_what_it_can_do(app: Open, saved: Callable[..., Path], tmp_path: Path) -> None:
     """A word alone is erased, but no two; a link holds where the file lies; in a frame, which has no address, none."""
-    file = saved(explained(CLASSIFIER, "a good b"))
-    page = app(file, "why")
+    e = explained(CLASSIFIER, "a good b")
+    page = app(saved(e), "why")
     assert page.count("[data-role=trace]") == 0, "no button that could not work"
     page.click("[data-word='1']")  # every word erased alone is in the file
     page.until("() => document.querySelector('[data-role=probability]').textContent.includes('was')")
-    data = SavedPage(file.read_text(encoding="utf-8")).data()
-    target, erased = (
-        data["traces"][0]["predictions"][0]["top"][0]["id"],
-        data["erased"][1]["erased"]["prediction"]["top"],
-    )
-    expected = next(c["log_prob"] for c in erased if c["id"] == target)
+    erased = erase(e, AttributeRequest(erase={"text": [1]})).prediction.top
+    expected = next(c.log_prob for c in erased if c.id == e.predictions[0].top[0].id)
     assert page.value("[data-role=probability]") == pytest.approx(math.exp(expected))
     page.click("[data-word='0']")  # two words together are not
     page.wait("[role=alert]")

@@ -11,6 +11,7 @@ import pytest
 import tokenizers
 from tests.helpers import sentencepiece as spm
 from tests.helpers.for_each import for_each
+from tests.helpers.pretrained import put_keys
 from tests.helpers.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, charsmap
 from tests.interop.test_import_refusals import folder_of, put
 
@@ -97,7 +98,7 @@ def test_a_run_of_marian_cuts_sources_and_targets_by_their_own_files(tmp_path: P
     path = tmp_path / "run" / "model" / "tokenizer.json"
     content = json.loads(path.read_text(encoding="utf-8"))
     for sides in (None, [], [3, 4], content["sides"][:1], [{**content["sides"][0], "pre_tokenizer": 5}] * 2):
-        path.write_text(json.dumps({**content, "sides": sides}), encoding="utf-8")
+        put_keys(path, sides=sides)
         with pytest.raises(CheckpointError):
             Tokenizer.load(path)
 
