@@ -205,15 +205,9 @@ class Held:
     """Keeps back the answers to some requests of a page until they are let go."""
 
     def __init__(self, app: App, *patterns: str) -> None:
-        self.app, self.kept, self.open = app, list[Route](), False
+        self.app, self.kept = app, list[Route]()
         for pattern in patterns:
-            app.page.route(pattern, self.answer)
-
-    def answer(self, route: Route) -> None:
-        if self.open:
-            route.continue_()
-        else:
-            self.kept.append(route)
+            app.page.route(pattern, lambda route: self.kept.append(route))
 
     def wait(self) -> None:
         """Until something was asked for, and nothing more is."""
@@ -226,9 +220,9 @@ class Held:
         raise AssertionError(f"after 9 seconds {len(self.kept)} requests were kept back")
 
     def let_go(self) -> None:
-        self.open = True
-        for route in self.kept:
+        for route in self.kept:  # also what comes meanwhile
             route.continue_()
+        self.app.page.unroute_all()
         self.app.settle()
 
 

@@ -78,7 +78,6 @@ def test_nothing_moves_when_the_numbers_come(app: Open, family: str, viewport: d
         assert page.page.evaluate(MARK) > 10
         held.let_go()
         assert page.page.evaluate(MOVED) == [], screen
-        page.page.unroute_all()
 
 
 @pytest.mark.parametrize("viewport", [DESKTOP | {"height": 600}, PHONE], ids=["desktop", "phone"])
@@ -132,7 +131,6 @@ def test_what_is_typed_while_a_trace_is_on_its_way_stays(app: Open, screen: str,
     area.press("Enter")
     page.until(f"() => document.querySelectorAll('{stream} [data-token]').length === 2")
     if screen == "compare":
-        page.page.unroute_all()
         page.go("compare")
         held = Held(page, "**/api/trace")
         area.fill("good a b")
