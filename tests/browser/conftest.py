@@ -50,20 +50,17 @@ def browser() -> Iterator[Browser]:
 def address() -> Iterator[Callable[[str | Subject], str]]:
     """Where the page of a model can be opened: one of `MODELS` by name, or any other."""
     with ExitStack() as stack:
-        known: dict[str | int, PageServer] = {}
-        kept: list[Subject] = []  # so that no other object is given the same id
+        known = dict[str | Subject, PageServer]()
 
         def serve(model: str | Subject) -> str:
             if isinstance(model, str) and model not in MODELS:
                 return model
-            key = model if isinstance(model, str) else id(model)
-            if key not in known:
+            if model not in known:
                 subject = subject_of(MODELS[model]) if isinstance(model, str) else model
-                kept.append(subject)
                 start, before = [{"text": TEXTS[subject.task.name]}], leftovers.living()
-                known[key] = stack.enter_context(PageServer(subject, port=0, start=start))
+                known[model] = stack.enter_context(PageServer(subject, port=0, start=start))
                 leftovers.SHARED.update(leftovers.opened_since(before))
-            return known[key].address
+            return known[model].address
 
         yield serve
 

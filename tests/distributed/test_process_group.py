@@ -20,18 +20,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.distributed.together import (
-    differ,
-    diverge,
-    environment_of,
-    mixed_devices,
-    other_versions,
-    pace,
-    stop_during_validation,
-    together,
-    train,
-    validate,
-)
+from tests.distributed import together as work
+from tests.distributed.together import environment_of, together, train
 from torch.distributed import TCPStore
 
 from glassformer import distributed
@@ -148,13 +138,13 @@ def near(found: dict, expected: dict) -> None:
 
 def test_a_signal_during_validation_stops_all_processes_after_this_update() -> None:
     """What reached one process too late to be agreed on must not end it alone."""
-    first, second = together(2, stop_during_validation)
+    first, second = together(2, work.stop_during_validation)
     assert first == second and [stop for _, stop in first[:-1]] == [None] * (len(first) - 1)
     assert first[-1] == [True, signal.SIGTERM]
 
 
 def test_what_one_process_cannot_do_none_does() -> None:
-    message, other = together(2, differ)
+    message, other = together(2, work.differ)
     assert message == other
     different = "the 2 processes of this run differ in: data"
     hint = "start the same command with the same files and versions everywhere"
@@ -187,9 +177,9 @@ def test_two_processes_with_a_batch_each_are_one_that_accumulates_two_to_the_byt
 @pytest.mark.parametrize("task", ["classify", "translate", "pretrain", "lm"])
 def test_every_example_is_scored_once_by_any_number_of_processes(task: str) -> None:
     sizes = [1] if task == "lm" else [1, 2, 3, 7, 17]
-    alone = validate(SINGLE_PROCESS, task, sizes)
+    alone = work.validate(SINGLE_PROCESS, task, sizes)
     for size in (2, 3, 4):
-        found = together(size, validate, task, sizes)
+        found = together(size, work.validate, task, sizes)
         for i, expected in enumerate(alone):
             assert sorted(index for process in found for index in process[i]["seen"]) == sorted(expected["seen"])
             for process in found:
@@ -198,11 +188,11 @@ def test_every_example_is_scored_once_by_any_number_of_processes(task: str) -> N
 
 @pytest.mark.slow
 def test_a_loss_that_is_no_number_stops_all_and_one_clock_is_believed() -> None:
-    first, second = together(2, diverge)
+    first, second = together(2, work.diverge)
     assert first[:2] == second[:2] and first[1], "all stop at the same update, and nothing was updated"
     assert all(str(row) in first[0] for row in first[2] + second[2]), "rows of all are named"
     assert first[0].startswith("loss nan")
-    paces = together(2, pace)
+    paces = together(2, work.pace)
     assert paces[0] == paces[1]
 
 
@@ -236,9 +226,9 @@ def test_any_number_of_processes_trains_the_same_curve(task: str, n: int, settin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("work", "fact"), [(other_versions, "versions"), (mixed_devices, "device")])
-def test_processes_that_differ_are_told_in_what(work: Callable, fact: str) -> None:
-    assert [found[1] for found in together(2, work)] == [f"the 2 processes of this run differ in: {fact}"] * 2
+@pytest.mark.parametrize(("wrong", "fact"), [(work.other_versions, "versions"), (work.mixed_devices, "device")])
+def test_processes_that_differ_are_told_in_what(wrong: Callable, fact: str) -> None:
+    assert [found[1] for found in together(2, wrong)] == [f"the 2 processes of this run differ in: {fact}"] * 2
 
 
 COMPILED = """

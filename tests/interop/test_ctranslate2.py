@@ -29,7 +29,6 @@ from glassformer.errors import CheckpointError, GlassformerError, UsageError
 from glassformer.interop.check import check_import
 from glassformer.interop.ctranslate2_binary import open_variables
 from glassformer.interop.ctranslate2_model import (
-    Roles,
     character_tokenizer,
     join,
     read_vocabulary,
@@ -454,7 +453,7 @@ def test_no_cut_of_a_file_and_no_changed_byte_is_anything_else(tmp_path: Path) -
 
 
 SOURCE, TARGET = ["<blank>", "<s>", "</s>", "a", "b", ".", "<unk>"], ["<blank>", "<s>", "</s>", "x", ".", "<unk>"]
-ROLES: Roles = ("<unk>", "<s>", "</s>", (), ())
+ROLES = ("<unk>", "<s>", "</s>", (), ())
 
 
 def test_vocabularies_are_read_as_the_library_does(tmp_path: Path) -> None:

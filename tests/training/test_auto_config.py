@@ -30,14 +30,7 @@ from glassformer.tasks.settings import MAX_TOKENS, suggest
 from glassformer.tasks.translate import Translate
 from glassformer.training import preparation
 from glassformer.training.loop import Progress, copy_weights
-from glassformer.training.preparation import (
-    Pace,
-    apply_auto_config,
-    batches_to_time,
-    in_updates,
-    measure_pace,
-    settle_budget,
-)
+from glassformer.training.preparation import apply_auto_config, batches_to_time, measure_pace
 
 AUTO = replace(config_of("classify"), auto=("batch_size", "epochs"))
 
@@ -128,11 +121,11 @@ def test_a_run_keeps_what_was_found(tmp_path: Path) -> None:
     assert "chosen automatically" in (tmp_path / "run" / "report.md").read_text(encoding="utf-8")
 
 
-PACE = Pace(step=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
+PACE = preparation.Pace(step=0.1, validation=1.0, tokens_per_s=1000.0, padding=0.0)
 
 
-def settled(pace: Pace, updates_per_epoch: float = 100, **train: object) -> TrainConfig:
-    return in_updates(Config(train=TrainConfig(**train)), pace, updates_per_epoch).train
+def settled(pace: preparation.Pace, updates_per_epoch: float = 100, **train: object) -> TrainConfig:
+    return preparation.in_updates(Config(train=TrainConfig(**train)), pace, updates_per_epoch).train
 
 
 def test_minutes_become_updates_validations_included() -> None:
@@ -156,7 +149,7 @@ def test_dear_validations_come_at_longer_intervals() -> None:
 
 def test_other_budgets_stand_and_bound_minutes_too() -> None:
     config = Config(train=TrainConfig(epochs=3))
-    assert in_updates(config, PACE, 100) is config
+    assert preparation.in_updates(config, PACE, 100) is config
     assert settled(PACE, minutes=1.0, steps=7).steps == 7
     both = settled(PACE, minutes=1.0, epochs=2.0)
     assert both.epochs == 2.0 and both.steps is not None
@@ -208,6 +201,6 @@ def test_the_validation_that_is_timed_is_of_the_task_as_it_was_fitted(monkeypatc
 
 def test_a_settled_budget_is_the_task_s_too() -> None:
     made = small("classify", epochs=None, minutes=0.01)
-    run, _ = settle_budget(made.context, made.new_state())
+    run, _ = preparation.settle_budget(made.context, made.new_state())
     assert run.config.train.minutes is None and run.config.train.steps
     assert run.task.config == run.config

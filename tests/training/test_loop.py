@@ -24,17 +24,8 @@ from glassformer.runs import records
 from glassformer.runs.model_folder import load_checkpoint, save_checkpoint
 from glassformer.runs.records import StepMetrics
 from glassformer.tasks.translate import Translate
-from glassformer.training import finalize
-from glassformer.training.loop import (
-    LossModule,
-    Progress,
-    RunContext,
-    TrainState,
-    adversarial_backward,
-    backward,
-    perturbation,
-    word_dropout,
-)
+from glassformer.training import finalize, loop
+from glassformer.training.loop import TrainState, adversarial_backward, perturbation, word_dropout
 
 
 def sha(state: TrainState) -> str:
@@ -70,7 +61,7 @@ def test_resumed_is_uninterrupted_at_every_step(
         torch.manual_seed(999)  # whatever happened in between must not matter
         resumed = run.new_state()
         tensors, progress = load_checkpoint(path)
-        resumed.load(tensors, Progress(**progress))
+        resumed.load(tensors, loop.Progress(**progress))
         rest = run.run(resumed)
         assert sha(resumed) == expected[-1], f"resumed at {k}"
         assert log_of(rest) == log_of(reports[k:])
@@ -198,7 +189,7 @@ def test_random_states_of_accelerators_are_saved_and_restored(device: str, monke
 def test_overfit_batch_has_no_weight_decay(optimizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def updated(state: finalize.TrainState, run: RunContext, *_: object) -> tuple[float, float]:
+    def updated(state: finalize.TrainState, run: loop.RunContext, *_: object) -> tuple[float, float]:
         seen.append((run.config, run.task.config, {group["weight_decay"] for group in state.optimizer.param_groups}))
         return 0.0, 0.0
 
@@ -278,7 +269,7 @@ def test_members_of_an_ensemble_are_each_led_uphill() -> None:
     for member in members:  # its gradient is half of what it is alone
         found = [p.grad.clone() for p in member.parameters() if p.grad is not None]
         member.zero_grad()
-        adversarial_backward(LossModule(member, run.task), context, batch, 2.0, True)
+        adversarial_backward(loop.LossModule(member, run.task), context, batch, 2.0, True)
         for p, expected in zip([p for p in member.parameters() if p.grad is not None], found, strict=True):
             assert torch.allclose(p.grad, expected, rtol=1e-3, atol=1e-6)  # pyright: ignore[reportArgumentType]
 
@@ -286,6 +277,6 @@ def test_members_of_an_ensemble_are_each_led_uphill() -> None:
 def test_a_batch_without_labels_adds_zero() -> None:
     run = small("classify")
     state, batch = run.new_state(), replace(run.batch(run.batches()[0]), n_tokens=0, n_labels=0)
-    for add_gradient in (backward, adversarial_backward):
+    for add_gradient in (loop.backward, adversarial_backward):
         assert add_gradient(state.train_module, run.context, batch, 1.0, True).item() == 0.0
         assert all(p.grad is None or not p.grad.any() for p in state.model.parameters())
