@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from tests.browser.app import Open, Watch
 from tests.browser.models import CLASSIFIER, MODELS, TEXTS, TRANSLATOR, WRITER, explained, subject_of
+from tests.browser.test_values import loss
 from tests.helpers import matrix
 from tests.helpers.matrix import matrix_run, with_temperature
 from tests.helpers.ngram_runs import ngram_run
@@ -214,13 +215,9 @@ def test_a_number_is_learned(app: Open, watch: Watch, saved: Callable[..., Path]
     after = run.learn(TEXT, "2.5", steps=1)
     learned = after.learning
     assert learned is not None and learned.learned is not None
-    assert page.value("[data-role=mean-before]:has([data-check=loss][data-state=ok])") == pytest.approx(
-        learned.loss, rel=1e-4
-    )
+    assert loss(page, "before") == pytest.approx(learned.loss, rel=1e-4)
     page.click("[data-role=one-step]")
-    assert page.value("[data-role=mean-after]:has([data-check=loss][data-state=ok])") == pytest.approx(
-        learned.learned.loss, rel=1e-3
-    )
+    assert loss(page, "after") == pytest.approx(learned.learned.loss, rel=1e-3)
     shown = page.text("main")
     assert all(word not in shown for word in ("probab", "nats", "class", "logit")), shown
     page.wait("[data-role=update-lines][data-state=ready]")

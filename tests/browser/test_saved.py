@@ -178,11 +178,8 @@ def test_a_frame_of_what_was_learned_recomputes_its_loss_and_its_update(
     html = learn_frame_html(e, ["head.weight"], ".")
     page = framed(window, tmp_path, html)
     page.goto(f"{(tmp_path / 'frame.html').as_uri()}{LEARN_ADDRESS}")
-    for found in (
-        "[data-role=mean-before] [data-check=loss]",
-        "[data-role=mean-after] [data-check=loss]",
-        "[data-check-line='θ after']",
-    ):
+    losses = [f"[data-role=mean-{when}] [data-check=loss]" for when in ("before", "after")]
+    for found in [*losses, "[data-check-line='θ after']"]:
         page.locator(f"{found}[data-state=ok]").wait_for()
     assert page.locator("[data-state=bad], header, form, nav, [data-role=answer]").count() == 0
     assert page.locator("main :is(a, button.link)").filter(visible=True).count() == 0, "none leads to what is not there"

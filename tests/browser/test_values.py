@@ -256,9 +256,8 @@ def test_the_text_before_learning_is_kept_while_steps_are_taken(app: Open) -> No
     """The server keeps few traces; a request for a tensor of one that it dropped would be an error in the console."""
     page = app(TRANSLATOR, "learn", **at(TRANSLATOR))
     mean = loss(page, "before")
-    assert float(page.text("[data-role=mean-before] .sum")) == pytest.approx(mean, rel=1e-3), (
-        "of the losses of all labels"
-    )
+    shown = float(page.text("[data-role=mean-before] .sum"))
+    assert shown == pytest.approx(mean, rel=1e-3), "of the losses of all labels"
     for steps in ("1", "2", "3", "4"):
         page.click("[data-role=one-step]")
         page.wait(f"[data-step='{steps}']")

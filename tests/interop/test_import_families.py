@@ -75,16 +75,12 @@ def unigram(folder: Path) -> None:
     backend.save(str(folder / "tokenizer.json"))
 
 
+SEVERAL = BERT | {"num_labels": 2, "problem_type": "multi_label_classification"}
 TAGS = {0: "O", 1: "B-PER", 2: "I-PER"}
 CASES: list[tuple[str, dict[str, Any], Callable[[Path], None], str]] = [
     ("BertForSequenceClassification", {**BERT, "num_labels": 3}, wordpiece, "classify"),
     ("BertForSequenceClassification", {**BERT, "num_labels": 2}, wordpiece, "classify"),
-    (
-        "BertForSequenceClassification",
-        {**BERT, "num_labels": 2, "problem_type": "multi_label_classification"},
-        wordpiece,
-        "multilabel",
-    ),
+    ("BertForSequenceClassification", SEVERAL, wordpiece, "multilabel"),
     ("BertForTokenClassification", {**BERT, "id2label": TAGS}, wordpiece, "tag"),
     ("BertForPreTraining", BERT, wordpiece, "pretrain"),
     ("BertModel", BERT, wordpiece, "embed"),

@@ -133,10 +133,7 @@ def header_of(source: Path, rows: int, there: int) -> None:
 
 
 DAMAGE: list[tuple[Callable[[Path], object], str]] = [
-    (
-        lambda source: (source / WEIGHTS).write_bytes((source / WEIGHTS).read_bytes()[:-100]),
-        "not a sound safetensors file",
-    ),
+    (lambda source: (source / WEIGHTS).write_bytes((source / WEIGHTS).read_bytes()[:-100]), "not a sound safetensors"),
     (lambda source: header_of(source, 10**12, 0), "not a sound safetensors file"),
     (lambda source: header_of(source, 10**9 // 3, 32 * 10**9), "should have at most 17,179,869,184 bytes"),
     (lambda source: (source / WEIGHTS).rename(source / "pytorch_model.bin"), "is a pickle"),
@@ -166,10 +163,7 @@ TAMPERED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda content: content["model"]["vocab"].update(zebra=10**6), "rows has none"),
     (lambda content: content["model"]["vocab"].update(zebra=7), "two tokens have one id"),
     (lambda content: content["model"].update(unk_token="zebra"), "unk_token"),
-    (
-        lambda content: content["model"].update(vocab=dict(zip(WORDS[:5], range(5), strict=True))),
-        "special tokens alone",
-    ),
+    (lambda content: content["model"].update(vocab={WORDS[i]: i for i in range(5)}), "special tokens alone"),
     (lambda content: content.update(post_processor={"type": "Evil"}), "PostProcessor"),
     (lambda content: content.update(normalizer={"type": "Prepend", "prepend": "a" * 6000}), "Prepend"),
     (lambda content: content.update(normalizer={"type": "Sequence", "normalizers": [GROWING] * 6}), "Replace"),

@@ -31,10 +31,8 @@ from glassformer.run import Run
 from glassformer.tasks import task_class
 from glassformer.text.answers import Decision, answer_lines, encode_masked
 
-KINDS = sorted({kind for _, kind in FILES})
 
-
-@for_each("kind", KINDS)
+@for_each("kind", sorted({kind for _, kind in FILES}))
 def test_each_form_is_held_or_refused_with_a_setting_and_another_way(kind: str) -> None:
     n_held = 0
     for form in FORMS:
@@ -80,13 +78,7 @@ def test_where_the_recipes_can_be_exported_to(name: str) -> None:
         ("regressor", {}, 1, "hf", "hf holds no regressor"),
         ("translator", {}, 3, "ctranslate2", "this is an ensemble of 3; export one of them: --member 0"),
         ("translator", {"positions": "rotary"}, 3, "hf", "model.positions rotary; use --to ctranslate2"),
-        (
-            "classifier",
-            {"pooling": "first"},
-            3,
-            "hf",
-            "no class for this classifier: model.pre_norm true; use --to onnx",
-        ),
+        ("classifier", {"pooling": "first"}, 3, "hf", "for this classifier: model.pre_norm true; use --to onnx"),
         ("pairs", {}, 3, "hf", "hf is not written of a model that reads pairs of texts; use --to onnx"),
         (None, {}, 1, "onnx", "onnx holds no model of the task"),
     ],
@@ -223,11 +215,10 @@ def test_the_mask_of_another_library_is_found_in_a_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["classify", "masked", "bare", "pretrain"])
 def test_a_graph_answers_as_the_run(form: str, make: Any, tmp_path: Path, printed: Any) -> None:
     """The lines of its card read the folder with onnxruntime, numpy and tokenizers alone, and print that answer."""
-    run = (
-        make(form, WORDS)
-        if form == "pretrain"
-        else imported(bert_folder(tmp_path / "source", form, n_labels=2), tmp_path / "run")
-    )
+    if form == "pretrain":
+        run = make(form, WORDS)
+    else:
+        run = imported(bert_folder(tmp_path / "source", form, n_labels=2), tmp_path / "run")
     done = export(run, "onnx", tmp_path / "out")
     assert done.facts.kind == run.task.explain_as and done.facts.check is not None
     assert done.facts.check["equal_answers"] == 1 and done.facts.check["largest_difference"] < 3e-5

@@ -180,13 +180,11 @@ def test_a_long_translation_says_how_far_it_is(
 def test_event_files_hold_what_is_logged_and_a_resumed_run_continues_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package, made = ModuleType("tensorboard"), list[mock.Mock]()
+    package, made = ModuleType("tensorboard"), [mock.Mock(), mock.Mock()]
     package.__spec__ = ModuleSpec("tensorboard", None)
-    writer = SimpleNamespace(
-        SummaryWriter=lambda *given, **more: made.append(mock.Mock(given=(*given, more))) or made[-1]
-    )
+    writer = mock.Mock(side_effect=made)
     monkeypatch.setitem(sys.modules, "tensorboard", package)
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=writer))
     settings: Any = SMALL | {"steps": 9, "save_every": 4, "validate_every": 100, "threads": 1}
     settings |= {"train_file": write_table(tmp_path), "tensorboard": True}
     with pytest.raises(Killed):
@@ -194,7 +192,7 @@ def test_event_files_hold_what_is_logged_and_a_resumed_run_continues_them(
     glassformer.resume(tmp_path / "run")
     # The steps since the checkpoint are done again.
     folder = str(tmp_path / "run" / "tensorboard")
-    assert [each.given for each in made] == [(folder, {"purge_step": None}), (folder, {"purge_step": 5})]
+    assert writer.call_args_list == [mock.call(folder, purge_step=None), mock.call(folder, purge_step=5)]
     assert all(each.close.called for each in made)
     calls = [[call.args for call in each.add_scalar.call_args_list] for each in made]
     assert [{step for *_, step in each} for each in calls] == [{*range(1, 7)}, {*range(5, 10)}]
