@@ -110,23 +110,16 @@ def lent(browser: Browser, watch: Watch, init_script: str = "", **options: Any) 
 def window(browser: Browser, watch: Watch) -> Iterator[Callable[..., Page]]:
     """Opens an empty page: `window(viewport=PHONE, color_scheme="dark")`."""
     with ExitStack() as stack:
-        yield lambda *script, **options: stack.enter_context(lent(browser, watch, *script, **options))
+        yield lambda **options: stack.enter_context(lent(browser, watch, **options))
 
 
 @pytest.fixture
 def app(window: Callable[..., Page], watch: Watch, address: Callable[[str | Subject], str]) -> Callable[..., App]:
     """Opens the page of a model: `app("lm, pre-norm", "step", text="abc")`, of a file or at an address."""
 
-    def open_app(
-        model: str | Subject | Path,
-        screen: str = "flow",
-        *,
-        options: Any = None,
-        init_script: str = "",
-        **params: object,
-    ) -> App:
+    def open_app(model: str | Subject | Path, screen: str = "flow", *, options: Any = None, **params: object) -> App:
         base = model.as_uri() if isinstance(model, Path) else address(model)
-        return App(window(init_script, **(options or {})), base, watch).open(screen, **params)
+        return App(window(**(options or {})), base, watch).open(screen, **params)
 
     return open_app
 
@@ -135,9 +128,9 @@ def app(window: Callable[..., Page], watch: Watch, address: Callable[[str | Subj
 def saved(tmp_path: Path) -> Callable[..., Path]:
     """Saves the page of an explanation: `saved(explanation, seconds=0)`; no clock decides what is in it."""
 
-    def save(explanation: Explanation, *, seconds: float = 1000, **more: Any) -> Path:
+    def save(explanation: Explanation, *, seconds: float = 1000) -> Path:
         path = tmp_path / "saved.html"
-        path.write_text(saved_page_html(explanation, seconds=seconds, **more)[0], encoding="utf-8")
+        path.write_text(saved_page_html(explanation, seconds=seconds)[0], encoding="utf-8")
         return path
 
     return save

@@ -138,7 +138,7 @@ def test_a_link_is_copied_and_opens_the_view(app: Open) -> None:
     page.ready("why")
     assert page.param["text"] == "b a"
     # Without a clipboard it is selected.
-    page = app(CLASSIFIER, init_script="Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page = app(CLASSIFIER, options={"init_script": "Object.defineProperty(navigator, 'clipboard', {value: undefined})"})
     open_share(page.page)
     page.click("[data-role=copy-link]")
     page.until("() => /selected/.test(document.querySelector('[data-role=copied]').innerText)")

@@ -151,7 +151,7 @@ def test_it_says_what_it_cannot_show(app: Open, saved: Callable[..., Path]) -> N
         (ngram_run(members=3), {"text": "refunds lost card"}, "ensemble of 3 models", 0, 0),
         (MASKED, {}, "no step about forced tokens or temperature", 4, 5),
         (long, {"text": letters, "target": letters}, "at most 128 tokens", 3, 3),
-        (file, {"init_script": NO_STORAGE}, "cannot run the model", 3, 9),
+        (file, {"options": {"init_script": NO_STORAGE}}, "cannot run the model", 3, 9),
     ]:
         page = app(model, **given)
         begin(page)

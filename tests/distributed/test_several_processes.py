@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -50,21 +50,15 @@ def new_run(tmp_path: Path, name: str, *more: str) -> tuple[str, ...]:
     return ("train", "classify", "--train-file", str(file), "--out", str(tmp_path / name), *FLAGS, *more)
 
 
-def start(
-    tmp_path: Path,
-    size: int,
-    *arguments: str,
-    others: tuple[str, ...] | None = None,
-    before: Callable[[], None] | None = None,
-) -> list[Command]:
+def start(tmp_path: Path, size: int, *words: str, others: tuple[str, ...] = (), before: Any = None) -> list[Command]:
     """`size` processes of one command; all but the first of another one where that is given.
 
     `before` may break them.
     """
     port, n = free_port(), len(list(tmp_path.glob("run-*")))
-    words = [others if rank and others else arguments for rank in range(size)]
+    given = [others if rank and others else words for rank in range(size)]
     places = [(tmp_path / f"run-{n}-{rank}", environment_of(rank, size, port)) for rank in range(size)]
-    return [Command(file, each, place, before) for each, (file, place) in zip(words, places, strict=True)]
+    return [Command(file, each, place, before) for each, (file, place) in zip(given, places, strict=True)]
 
 
 def ended(processes: list[Command], seconds: float = 120) -> tuple[list[int], list[str]]:
@@ -116,10 +110,10 @@ def test_what_several_processes_cannot_do_is_a_sentence_of_the_first(tmp_path: P
         (ours, (*ours, "--lr", "0.5"), 2, "differ in: configuration"),
         (ours, missing, 3, "process 1: "),
         (ours, new_run(tmp_path, "elsewhere"), 2, elsewhere),
-        ((*ours, "--overfit-batch"), None, 2, "the work of one process, and 2 were started"),
-        ((*ours, "--dry-run"), None, 2, "the work of one process, and 2 were started"),
-        (("predict", "x", "text"), None, 2, "predict is the work of one process, and 2 were started"),
-        (("explain", "x"), None, 2, "explain is the work of one process, and 2 were started"),
+        ((*ours, "--overfit-batch"), (), 2, "the work of one process, and 2 were started"),
+        ((*ours, "--dry-run"), (), 2, "the work of one process, and 2 were started"),
+        (("predict", "x", "text"), (), 2, "predict is the work of one process, and 2 were started"),
+        (("explain", "x"), (), 2, "explain is the work of one process, and 2 were started"),
     ]
     for arguments, others, code, message in cases:
         codes, output = ended(start(tmp_path, 2, *arguments, others=others))
