@@ -26,15 +26,10 @@ from glassformer.config import ModelConfig
 from glassformer.config.recipes import build
 from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, GlassformerError, UsageError
+from glassformer.interop import ctranslate2_model
 from glassformer.interop.check import check_import
 from glassformer.interop.ctranslate2_binary import open_variables
-from glassformer.interop.ctranslate2_model import (
-    character_tokenizer,
-    join,
-    read_vocabulary,
-    read_weights,
-    write_ctranslate2,
-)
+from glassformer.interop.ctranslate2_model import character_tokenizer, join, read_vocabulary
 from glassformer.interop.exported import load_exported
 from glassformer.interop.transfer import export, import_folder, read_source
 from glassformer.models import LanguageModel, Translator
@@ -269,11 +264,10 @@ TYPES = ["float32", "int8", "int16", "int32", "float16", "uint16"]
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor], list[str], int]:
     """Return settings, weights, notes and positions of a folder whose shapes are checked as an import does."""
-    config = folder / "config.json"
+    path = folder / "config.json"
+    config = json.loads(path.read_text()) if path.exists() else {}
     with open_variables(folder / "model.bin") as variables:
-        name, settings, weights, notes = read_weights(
-            variables, json.loads(config.read_text()) if config.exists() else {}
-        )
+        name, settings, weights, notes = ctranslate2_model.read_weights(variables, config)
     kind = LanguageModel if name == "language_model" else Translator
     n_rows, n_positions = (
         len(next(x for name, x in weights.items() if name.endswith(f"{end}.weight")))
@@ -286,7 +280,7 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor], list[st
 
 
 def written(model: Any, folder: Path, quantization: str | None = None) -> Path:
-    for name, data in write_ctranslate2(model, TOKENS, quantization):
+    for name, data in ctranslate2_model.write_ctranslate2(model, TOKENS, quantization):
         (folder / name).write_bytes(data)
     return folder
 
