@@ -27,8 +27,8 @@ class Watch:
     """Collects what should not happen: requests to other machines, errors in the console."""
 
     def __init__(self) -> None:
-        self.problems: list[str] = []
-        self.requests: list[str] = []
+        self.problems, self.requests = list[str](), list[str]()
+        self.waiting = set[Request]()
         self.expected: str | None = None
         """A regular expression; console errors that match it are no problem."""
 
@@ -36,6 +36,7 @@ class Watch:
     def over(self, context: BrowserContext) -> Iterator[None]:
         """Looks at what a browser context does until it is left."""
         seen = {"request": self.request, "console": self.console, "weberror": self.error}
+        seen |= {"requestfinished": self.answered, "requestfailed": self.answered}
         for event, look in seen.items():
             context.on(event, look)  # type: ignore[call-overload]
         try:
@@ -50,8 +51,12 @@ class Watch:
 
     def request(self, request: Request) -> None:
         self.requests.append(request.url)
+        self.waiting.add(request)
         if not request.url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:")):
             self.add(f"left this machine: {request.url}")
+
+    def answered(self, request: Request) -> None:
+        self.waiting.discard(request)
 
     def console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -62,32 +67,15 @@ class Watch:
 
 
 class App:
-    """One open page; as a context manager, it stops listening to it at the end.
+    """One open page.
 
     Args:
-        page: of a browser. base: its address, with the token of a server.
+        page: of a browser. base: its address, with the token of a server. watch: knows what the page waits for.
     """
 
-    def __init__(self, page: Page, base: str) -> None:
-        self.page, (self.base, _, access) = page, base.partition("#/flow?access=")
+    def __init__(self, page: Page, base: str, watch: Watch) -> None:
+        self.page, (self.base, _, access), self.waiting = page, base.partition("#/flow?access="), watch.waiting
         self.access = {"access": access} if access else {}
-        self.waiting: set[Request] = set()
-        self.listeners = {"request": self.requested, "requestfinished": self.over, "requestfailed": self.over}
-        for event, listener in self.listeners.items():
-            page.on(event, listener)  # type: ignore[call-overload]
-
-    def __enter__(self) -> App:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for event, listener in self.listeners.items():
-            self.page.remove_listener(event, listener)
-
-    def requested(self, request: Request) -> None:
-        self.waiting.add(request)
-
-    def over(self, request: Request) -> None:
-        self.waiting.discard(request)
 
     def open(self, screen: str = "flow", **params: object) -> App:
         """Load the page at a screen; parameters stand in the address as the page itself writes them."""
@@ -101,6 +89,10 @@ class App:
         self.page.evaluate("hash => { location.hash = hash }", address(screen, params))
         self.ready(screen)
         return self
+
+    def reload(self) -> None:
+        self.page.reload()
+        self.ready(self.screen or "")
 
     def ready(self, screen: str) -> None:
         """Wait until the screen stands and nothing is being traced."""
@@ -138,6 +130,12 @@ class App:
         """Open a step and wait for its check: ok, bad or unavailable."""
         found = self.page.wait_for_selector(f'[data-check="{node}"]:not([data-state="pending"])')
         return found.get_attribute("data-state") if found else None
+
+    def agrees(self, *nodes: str, **params: object) -> None:
+        """Go to steps; the page computes each as the model did."""
+        for node in nodes:
+            self.go("step", node=node, **params)
+            assert self.check(node) == "ok", node
 
     def figures(self) -> list[dict[str, Any]]:
         """Every matrix on the screen, with the cells of its table: [row, column, full precision, text]."""
@@ -207,15 +205,9 @@ class Held:
     """Keeps back the answers to some requests of a page until they are let go."""
 
     def __init__(self, app: App, *patterns: str) -> None:
-        self.app, self.kept, self.open = app, list[Route](), False
+        self.app, self.kept = app, list[Route]()
         for pattern in patterns:
-            app.page.route(pattern, self.answer)
-
-    def answer(self, route: Route) -> None:
-        if self.open:
-            route.continue_()
-        else:
-            self.kept.append(route)
+            app.page.route(pattern, lambda route: self.kept.append(route))
 
     def wait(self) -> None:
         """Until something was asked for, and nothing more is."""
@@ -228,9 +220,9 @@ class Held:
         raise AssertionError(f"after 9 seconds {len(self.kept)} requests were kept back")
 
     def let_go(self) -> None:
-        self.open = True
-        for route in self.kept:
+        for route in self.kept:  # also what comes meanwhile
             route.continue_()
+        self.app.page.unroute_all()
         self.app.settle()
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 from tests.browser.app import App, Watch
 from tests.browser.models import MODELS, TEXTS, subject_of
 from tests.helpers import leftovers
@@ -49,18 +50,17 @@ def browser() -> Iterator[Browser]:
 def address() -> Iterator[Callable[[str | Subject], str]]:
     """Where the page of a model can be opened: one of `MODELS` by name, or any other."""
     with ExitStack() as stack:
-        known: dict[str | int, PageServer] = {}
-        kept: list[Subject] = []  # so that no other object is given the same id
+        known = dict[str | Subject, PageServer]()
 
         def serve(model: str | Subject) -> str:
-            key = model if isinstance(model, str) else id(model)
-            if key not in known:
+            if isinstance(model, str) and model not in MODELS:
+                return model
+            if model not in known:
                 subject = subject_of(MODELS[model]) if isinstance(model, str) else model
-                kept.append(subject)
                 start, before = [{"text": TEXTS[subject.task.name]}], leftovers.living()
-                known[key] = stack.enter_context(PageServer(subject, port=0, start=start))
+                known[model] = stack.enter_context(PageServer(subject, port=0, start=start))
                 leftovers.SHARED.update(leftovers.opened_since(before))
-            return known[key].address
+            return known[model].address
 
         yield serve
 
@@ -69,18 +69,12 @@ LOOPS: list[asyncio.AbstractEventLoop] = []
 """The loop in which Playwright computes, once it has started."""
 
 
-@contextmanager
-def running(loop: asyncio.AbstractEventLoop | None) -> Iterator[None]:
-    asyncio._set_running_loop(loop)
-    yield
-    asyncio._set_running_loop(None)
-
-
 @pytest.fixture(autouse=True)
 def _loop_of_playwright() -> Iterator[None]:
     """Between two tests of the page no loop runs: Playwright's would forbid other tests theirs (`asyncio.run`)."""
-    with running(LOOPS[-1] if LOOPS else None):
-        yield
+    asyncio._set_running_loop(LOOPS[-1] if LOOPS else None)
+    yield
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture
@@ -90,93 +84,53 @@ def watch() -> Iterator[Watch]:
     assert not watch.problems, "\n".join(watch.problems)
 
 
+FREE = defaultdict[str, list[Page]](list)
+"""Empty pages by their options and initial script, which stays in a page for good; each has its own storage."""
+
+
+@contextmanager
+def lent(browser: Browser, watch: Watch, init_script: str = "", **options: Any) -> Iterator[Page]:
+    """An empty page that is watched until it is given back."""
+    free = FREE[repr([sorted(options.items()), init_script])]
+    if not free:
+        context = browser.new_context(**({"viewport": DESKTOP, "reduced_motion": "reduce"} | options))
+        context.set_default_timeout(60_000)  # a slow machine is no failure
+        context.add_init_script(init_script or " ")
+        free.append(context.new_page())
+    page = free.pop()
+    with watch.over(page.context):
+        yield page
+        page.unroute_all(behavior="ignoreErrors")
+        page.evaluate("() => { try { localStorage.clear(); sessionStorage.clear(); } catch {} }")
+        page.goto("about:blank")
+        free.append(page)
+
+
 @pytest.fixture
-def context(browser: Browser, watch: Watch) -> Iterator[Callable[..., BrowserContext]]:
-    """Makes watched browser contexts of the test's own: `context(viewport=PHONE, color_scheme="dark")`."""
+def window(browser: Browser, watch: Watch) -> Iterator[Callable[..., Page]]:
+    """Opens an empty page: `window(viewport=PHONE, color_scheme="dark")`."""
     with ExitStack() as stack:
-
-        def make(**options: Any) -> BrowserContext:
-            made = new_context(browser, options)
-            stack.callback(made.close)
-            stack.enter_context(watch.over(made))
-            return made
-
-        yield make
-
-
-@pytest.fixture(scope="session")
-def windows(browser: Browser) -> Iterator[Windows]:
-    windows = Windows(browser)
-    yield windows
-    with running(LOOPS[-1]):
-        windows.close()
+        yield lambda **options: stack.enter_context(lent(browser, watch, **options))
 
 
 @pytest.fixture
-def app(windows: Windows, watch: Watch, address: Callable[[str | Subject], str]) -> Iterator[Callable[..., App]]:
-    """Opens the page of a model: `app("lm, pre-norm", "#/step", text="abc")`."""
-    with ExitStack() as stack:
+def app(window: Callable[..., Page], watch: Watch, address: Callable[[str | Subject], str]) -> Callable[..., App]:
+    """Opens the page of a model: `app("lm, pre-norm", "step", text="abc")`, of a file or at an address."""
 
-        def open_app(
-            model: str | Subject | Path,
-            screen: str = "flow",
-            *,
-            options: Any = None,
-            init_script: str = "",
-            **params: object,
-        ) -> App:
-            page = stack.enter_context(windows.open_page(watch, options or {}, init_script))
-            base = model.as_uri() if isinstance(model, Path) else address(model)
-            return stack.enter_context(App(page, base)).open(screen, **params)
+    def open_app(model: str | Subject | Path, screen: str = "flow", *, options: Any = None, **params: object) -> App:
+        base = model.as_uri() if isinstance(model, Path) else address(model)
+        return App(window(**(options or {})), base, watch).open(screen, **params)
 
-        yield open_app
+    return open_app
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Callable[..., Path]:
     """Saves the page of an explanation: `saved(explanation, seconds=0)`; no clock decides what is in it."""
 
-    def save(explanation: Explanation, *, seconds: float = 1000, **more: Any) -> Path:
+    def save(explanation: Explanation, *, seconds: float = 1000) -> Path:
         path = tmp_path / "saved.html"
-        path.write_text(saved_page_html(explanation, seconds=seconds, **more)[0], encoding="utf-8")
+        path.write_text(saved_page_html(explanation, seconds=seconds)[0], encoding="utf-8")
         return path
 
     return save
-
-
-def new_context(browser: Browser, options: dict[str, Any]) -> BrowserContext:
-    context = browser.new_context(**({"viewport": DESKTOP, "reduced_motion": "reduce"} | options))
-    context.set_default_timeout(60_000)  # a slow machine is no failure
-    return context
-
-
-class Windows:
-    """Empty pages of a browser, by their options and initial script; each has its own context and so its own storage.
-
-    An initial script stays in a page for good, so a page that has one is reused only for tests with the same script.
-    """
-
-    def __init__(self, browser: Browser) -> None:
-        self.browser = browser
-        self.free: dict[str, list[Page]] = {}
-
-    @contextmanager
-    def open_page(self, watch: Watch, options: dict[str, Any], init_script: str) -> Iterator[Page]:
-        free = self.free.setdefault(repr([sorted(options.items()), init_script]), [])
-        page = free.pop() if free else self._new_page(options, init_script)
-        with watch.over(page.context):
-            yield page
-            page.unroute_all(behavior="ignoreErrors")
-            page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
-            page.goto("about:blank")
-            free.append(page)
-
-    def _new_page(self, options: dict[str, Any], init_script: str) -> Page:
-        page = new_context(self.browser, options).new_page()
-        if init_script:
-            page.add_init_script(init_script)
-        return page
-
-    def close(self) -> None:
-        for page in [page for pages in self.free.values() for page in pages]:
-            page.context.close()

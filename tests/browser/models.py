@@ -8,6 +8,7 @@ from typing import Any
 from tests.helpers.small import config_of, data_of, random_run
 
 from glassformer.data.splits import TextData
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.run import Run
 
 Parts = tuple[str, dict[str, Any]]
@@ -23,6 +24,8 @@ MODELS: dict[str, Parts] = {
     "pretrain, pre-norm": ("pretrain", {"pre_norm": True}),
     "pretrain, post-norm": ("pretrain", {"pre_norm": False, "norm": "rms", "tie_embeddings": False}),
 }
+CLASSIFIER, TRANSLATOR, WRITER, MASKED = (f"{task}, pre-norm" for task in ("classify", "translate", "lm", "pretrain"))
+SCREENS = ("flow", "step", "attention", "decode", "why", "compare", "learn")
 TEXTS = {
     "classify": "a b good c a",
     "translate": "abcdefg",
@@ -49,3 +52,8 @@ def subject_of(parts: Parts, data: TextData | None = None, max_len: int = 24, **
         decode=replace(config.decode, max_new_tokens=8),  # a random model never ends
     )
     return random_run(config, data or data_of(name), seed=1)
+
+
+def explained(name: str, text: str = "", **fields: Any) -> Explanation:
+    """What Python says of the text with which the page of a model opens, or of another one."""
+    return explain(subject_of(MODELS[name]), TraceRequest(text or TEXTS[MODELS[name][0]], **fields))

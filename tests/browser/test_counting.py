@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 from tests.browser.app import Open
-from tests.browser.models import MODELS, subject_of
+from tests.browser.models import CLASSIFIER, MODELS, TRANSLATOR, subject_of
 
 from glassformer.explain.explanation import Explanation, explain
 
@@ -90,7 +90,7 @@ def visits(task: str, e: Explanation) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "why", {"why": view, "position": last_row}
 
 
-@pytest.mark.parametrize("name", ["classify, pre-norm", "translate, pre-norm"])
+@pytest.mark.parametrize("name", [CLASSIFIER, TRANSLATOR])
 def test_every_screen_counts_as_the_others(app: Open, name: str) -> None:
     """And numbers nothing above its last."""
     task, parts = MODELS[name]

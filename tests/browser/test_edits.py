@@ -12,14 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext
 from tests.browser.app import App, Held, Open, Watch
-from tests.browser.models import MODELS, TEXTS, subject_of
+from tests.browser.models import CLASSIFIER, MODELS, TEXTS, TRANSLATOR, WRITER, explained, subject_of
 
-from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.server import PageServer
 
-CLASSIFIER, TRANSLATOR = "classify, pre-norm", "translate, pre-norm"
 BLOCKED = "encoder.0.self.scores[head:1;key:0]=blocked"
 NO_HEAD = "encoder.0.self.context[head:1]=0"
 NO_BLOCK = "encoder.1.ff.out=0"
@@ -35,10 +32,6 @@ PICTURES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def explained(name: str, text: str = "", **fields: Any) -> Explanation:
-    return explain(subject_of(MODELS[name]), TraceRequest(text or TEXTS[MODELS[name][0]], **fields))
-
-
 def effect(page: App) -> str:
     page.wait("[data-role=effect]")
     return page.text("[data-role=effect]")
@@ -50,7 +43,7 @@ def answer_to(page: App, text: str) -> str:
     return page.text("[data-role=answer]")
 
 
-def test_the_edit_that_the_page_opens_with_ends_with_its_text(context: Callable[..., BrowserContext]) -> None:
+def test_the_edit_that_the_page_opens_with_ends_with_its_text(app: Open) -> None:
     """Back brings both again; an edit that the reader adds to it, or makes again, stays for other texts."""
     own, e = "b a good", explained(CLASSIFIER, "b a good")
     edits = ([], [NO_HEAD], [NO_BLOCK])
@@ -59,7 +52,7 @@ def test_the_edit_that_the_page_opens_with_ends_with_its_text(context: Callable[
     assert len({plain, edited, other}) == 3, "so that the answer shows it"
     start = {"text": TEXTS["classify"], "edits": [NO_HEAD]}
     with PageServer(subject_of(MODELS[CLASSIFIER]), port=0, start=[start]) as server:
-        page = App(context().new_page(), server.address).open()
+        page = app(server.address)
         effect(page)
         assert answer_to(page, own) == plain
         assert "edits" not in page.param and page.count("[data-role=effect]") == 0
@@ -75,7 +68,7 @@ def test_the_edit_that_the_page_opens_with_ends_with_its_text(context: Callable[
         page.page.goto("about:blank")
         page.open(text=TEXTS["classify"], edits=NO_HEAD)  # a link with the same edit
         assert answer_to(page, own) == edited and page.param["edits"] == NO_HEAD
-        page.page.close()
+        page.page.goto("about:blank")
 
 
 def test_keys_block_a_key_switch_a_head_off_and_take_it_back(app: Open) -> None:
@@ -97,7 +90,7 @@ def test_keys_block_a_key_switch_a_head_off_and_take_it_back(app: Open) -> None:
     effect(page)
 
 
-def test_switches_of_the_flow_are_edits(app: Open) -> None:
+def test_switches_of_the_flow_and_a_number_in_the_form_of_a_step_are_edits(app: Open) -> None:
     page = app(CLASSIFIER)
     edits = [NO_HEAD, NO_BLOCK, "encoder.1.state=skip"]
     for number, edit in enumerate(edits):
@@ -113,9 +106,7 @@ def test_switches_of_the_flow_are_edits(app: Open) -> None:
     assert marks["encoder.0.self.norm"] == marks["encoder.0.self.weights"] == "same"
     assert marks["encoder.1.ff.out"] == "edited"
 
-
-def test_a_form_on_the_step_sets_a_number(app: Open) -> None:
-    page = app(CLASSIFIER, "step", node="encoder.0.ff.hidden", cell="2,3")
+    page.agrees("encoder.0.ff.hidden", cell="2,3")
     assert page.page.get_attribute("form[aria-label=Edit] code", "title") == "feature 3"
     header = "one.closest('table').tHead.rows[0].cells[one.cellIndex].innerText"
     assert page.all("main td[aria-selected=true]", header) == ["3"] and page.texts(".matrix-ticks span")[0] == "0"
@@ -251,7 +242,7 @@ def test_what_does_not_change_has_difference_0(app: Open) -> None:
 
 def test_after_minus_before_is_the_difference_on_every_screen(app: Open) -> None:
     params = {"text": TEXTS["lm"], "edits": "embedding[token:1]*0.5"}
-    page = app("lm, pre-norm", "attention", **params)
+    page = app(WRITER, "attention", **params)
     for screen, node in [("step", "probabilities"), ("step", None), ("attention", None)]:
         found = {}
         page.go(screen, **params, node=node)
@@ -293,9 +284,8 @@ def test_a_saved_page_holds_both_traces_and_their_difference(app: Open, saved: C
     page, given = app(saved(edited, seconds=0), "step", head=1), {"text": TEXTS["translate"], "edits": BLOCKED}
     live = app(TRANSLATOR, **given)
     assert edited.edited is not None and str(edited.edited.answer_after) in effect(page)
-    for node in ("encoder.0.self.scores", "encoder.0.self.weights", "encoder.0.self.norm", "decoder.0.cross.weights"):
-        page.go("step", node=node, head=1)
-        assert page.check(node) == "ok"
+    nodes = ("encoder.0.self.scores", "encoder.0.self.weights", "encoder.0.self.norm", "decoder.0.cross.weights")
+    page.agrees(*nodes, head=1)
     for screen, node in [("decode", None), ("step", "decoder.1.ff.residual"), ("step", "embedding")]:
         page.go(screen, show="difference", node=node)
         live.go(screen, **given, show="difference", node=node)

@@ -7,20 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import Page
 from step_frame import LEARN_ADDRESS, learn_frame_html, step_address, step_frame_html
 from tests.browser.app import App, Open, Watch
-from tests.browser.models import ANSWERS, MODELS, TEXTS, subject_of
-from tests.browser.test_screens import SCREENS
+from tests.browser.models import ANSWERS, CLASSIFIER, MODELS, SCREENS, TEXTS, WRITER, explained
 from tests.explain.test_report import Page as SavedPage
 
-from glassformer.explain.explanation import TraceRequest, explain
+from glassformer.explain.attribution import AttributeRequest, erase
 from glassformer.explain.page import service
 from glassformer.explain.page.saved_page import WHOLE, asset
 
-CLASSIFIER = "classify, pre-norm"
 EDIT = "encoder.0.self.scores[head:0;key:1]=blocked"
-CLIPBOARD = {"permissions": ["clipboard-read", "clipboard-write"]}
 OUTER = """<!doctype html><title>outer</title><body><iframe src="frame.html{}"></iframe><script>
 addEventListener("message", ({{ data, source }}) => {{
   document.body.dataset.height = data.glassformer.height;
@@ -32,7 +29,7 @@ addEventListener("message", ({{ data, source }}) => {{
 @pytest.mark.parametrize("name", [CLASSIFIER, "translate, post-norm"])
 def test_a_saved_page_matches_the_live_one(app: Open, watch: Watch, saved: Callable[..., Path], name: str) -> None:
     text, short = TEXTS[MODELS[name][0]][:13], {"max_new_tokens": 3}
-    explanation = explain(subject_of(MODELS[name]), TraceRequest(text, decode=short))
+    explanation = explained(name, text, decode=short)
     file = saved(explanation)
     live, page = app(name, "step", text=text, **short), app(file, "step")
     n_live = len(watch.requests)
@@ -40,8 +37,7 @@ def test_a_saved_page_matches_the_live_one(app: Open, watch: Watch, saved: Calla
     assert page.text("[data-role=answer]") == live.text("[data-role=answer]")
     for node in [id for id in explanation.records if not id.endswith("logits")][::5]:
         for one, params in ((live, {"text": text} | short), (page, {})):
-            one.go("step", **params, node=node)
-            assert one.check(node) == "ok", node
+            one.agrees(node, **params)
             one.wait(f'figure[data-node="{node}"] td[data-row]')
         [shown], [expected] = page.figures(), live.figures()
         assert shown["slice"] == expected["slice"]
@@ -56,17 +52,13 @@ def test_a_saved_page_matches_the_live_one(app: Open, watch: Watch, saved: Calla
 
 def test_a_saved_page_offers_what_it_can_do(app: Open, saved: Callable[..., Path], tmp_path: Path) -> None:
     """A word alone is erased, but no two; a link holds where the file lies; in a frame, which has no address, none."""
-    file = saved(explain(subject_of(MODELS[CLASSIFIER]), "a good b"))
-    page = app(file, "why")
+    e = explained(CLASSIFIER, "a good b")
+    page = app(saved(e), "why")
     assert page.count("[data-role=trace]") == 0, "no button that could not work"
     page.click("[data-word='1']")  # every word erased alone is in the file
     page.until("() => document.querySelector('[data-role=probability]').textContent.includes('was')")
-    data = SavedPage(file.read_text(encoding="utf-8")).data()
-    target, erased = (
-        data["traces"][0]["predictions"][0]["top"][0]["id"],
-        data["erased"][1]["erased"]["prediction"]["top"],
-    )
-    expected = next(c["log_prob"] for c in erased if c["id"] == target)
+    erased = erase(e, AttributeRequest(erase={"text": [1]})).prediction.top
+    expected = next(c.log_prob for c in erased if c.id == e.predictions[0].top[0].id)
     assert page.value("[data-role=probability]") == pytest.approx(math.exp(expected))
     page.click("[data-word='0']")  # two words together are not
     page.wait("[role=alert]")
@@ -119,7 +111,7 @@ def test_what_a_file_lacks_is_written_and_a_refused_one_too(
     app: Open, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "SAVE_SECONDS", 0.0)  # so that no clock decides which attributions are in the file
-    page = app("lm, pre-norm")
+    page = app(WRITER)
     open_share(page.page)
     page.click("[data-role=save-page]")
     page.click("[data-role=lacks] summary")
@@ -133,7 +125,7 @@ def test_what_a_file_lacks_is_written_and_a_refused_one_too(
 
 
 def test_a_link_is_copied_and_opens_the_view(app: Open) -> None:
-    page = app(CLASSIFIER, "why", options=CLIPBOARD, text="b a")
+    page = app(CLASSIFIER, "why", options={"permissions": ["clipboard-read", "clipboard-write"]}, text="b a")
     assert "in this browser" in open_share(page.page)
     page.click("[data-role=copy-link]")
     page.until("() => document.querySelector('[data-role=copied]').innerText === 'Copied.'")
@@ -146,27 +138,25 @@ def test_a_link_is_copied_and_opens_the_view(app: Open) -> None:
     page.ready("why")
     assert page.param["text"] == "b a"
     # Without a clipboard it is selected.
-    page = app(CLASSIFIER, init_script="Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    page = app(CLASSIFIER, options={"init_script": "Object.defineProperty(navigator, 'clipboard', {value: undefined})"})
     open_share(page.page)
     page.click("[data-role=copy-link]")
     page.until("() => /selected/.test(document.querySelector('[data-role=copied]').innerText)")
     assert page.page.evaluate("getSelection().toString()") == page.page.url
 
 
-def framed(context: Callable[..., BrowserContext], folder: Path, html: str) -> Page:
+def framed(window: Callable[..., Page], folder: Path, html: str) -> Page:
     """A window, and a folder with a page for a frame and what that loads."""
     (folder / "frame.html").write_text(html, encoding="utf-8")
     for name in (WHOLE, "app.css"):
         (folder / name).write_text(asset(name), encoding="utf-8")
-    return context().new_page()
+    return window()
 
 
-def test_a_framed_step_is_alone_checked_and_sends_its_height(
-    context: Callable[..., BrowserContext], tmp_path: Path
-) -> None:
+def test_a_framed_step_is_alone_checked_and_sends_its_height(window: Callable[..., Page], tmp_path: Path) -> None:
     ids = ["encoder.0.self.scores", "encoder.0.self.weights"]
-    html = step_frame_html(explain(subject_of(MODELS[CLASSIFIER]), TEXTS["classify"]), ids, ".")
-    page = framed(context, tmp_path, html)
+    html = step_frame_html(explained(CLASSIFIER), ids, ".")
+    page = framed(window, tmp_path, html)
     outer = tmp_path / "outer.html"
     outer.write_text(OUTER.format(step_address(ids[1], head=1)), encoding="utf-8")
     page.goto(outer.as_uri())
@@ -182,17 +172,14 @@ def test_a_framed_step_is_alone_checked_and_sends_its_height(
 
 
 def test_a_frame_of_what_was_learned_recomputes_its_loss_and_its_update(
-    context: Callable[..., BrowserContext], tmp_path: Path
+    window: Callable[..., Page], tmp_path: Path
 ) -> None:
-    request = TraceRequest(TEXTS["classify"], answer=ANSWERS["classify"], learn_steps=2)
-    html = learn_frame_html(explain(subject_of(MODELS[CLASSIFIER]), request), ["head.weight"], ".")
-    page = framed(context, tmp_path, html)
+    e = explained(CLASSIFIER, answer=ANSWERS["classify"], learn_steps=2)
+    html = learn_frame_html(e, ["head.weight"], ".")
+    page = framed(window, tmp_path, html)
     page.goto(f"{(tmp_path / 'frame.html').as_uri()}{LEARN_ADDRESS}")
-    for found in (
-        "[data-role=mean-before] [data-check=loss]",
-        "[data-role=mean-after] [data-check=loss]",
-        "[data-check-line='θ after']",
-    ):
+    losses = [f"[data-role=mean-{when}] [data-check=loss]" for when in ("before", "after")]
+    for found in [*losses, "[data-check-line='θ after']"]:
         page.locator(f"{found}[data-state=ok]").wait_for()
     assert page.locator("[data-state=bad], header, form, nav, [data-role=answer]").count() == 0
     assert page.locator("main :is(a, button.link)").filter(visible=True).count() == 0, "none leads to what is not there"

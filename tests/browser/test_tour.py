@@ -7,18 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext
 from tests.browser.app import App, Open
-from tests.browser.models import MODELS, subject_of
+from tests.browser.models import CLASSIFIER, MASKED, MODELS, TRANSLATOR, WRITER, explained, subject_of
 from tests.browser.test_counting import disagreements
 from tests.helpers.ngram_runs import ngram_run
 
-from glassformer.explain.explanation import TraceRequest, explain
-
 FOCUS = "document.activeElement"
-NO_STORAGE = (
-    """Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('denied', 'SecurityError') }})"""
-)
+NO_STORAGE = "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('', 'SecurityError') }})"
 
 
 def begin(page: App) -> None:
@@ -69,11 +64,11 @@ def walk(page: App, look: Callable[[list[str]], None] = lambda _: None) -> list[
 
 
 TITLES = {
-    "translate, pre-norm": "Where does this token come from? / Block it / An earlier decision / Another token / "
+    TRANSLATOR: "Where does this token come from? / Block it / An earlier decision / Another token / "
     "Twice the temperature",
-    "classify, pre-norm": "Which word decides? / Which token does it attend to? / Block it / "
+    CLASSIFIER: "Which word decides? / Which token does it attend to? / Block it / "
     "Twice the temperature / One step of learning",
-    "lm, pre-norm": "Twice the temperature / Where does this token come from? / Block it / "
+    WRITER: "Twice the temperature / Where does this token come from? / Block it / "
     "Which word does it depend on? / Another token / One step of learning",
 }
 
@@ -111,7 +106,7 @@ def test_its_steps_by_keyboard(app: Open, name: str) -> None:
 
 def test_the_reader_does_it_and_another_text_begins_it_again(app: Open) -> None:
     """The numbers of its findings are those of the page."""
-    page = app("classify, pre-norm")
+    page = app(CLASSIFIER)
     begin(page)
     page.click("[data-option='0']")
     page.ready("why")
@@ -129,12 +124,11 @@ def test_the_reader_does_it_and_another_text_begins_it_again(app: Open) -> None:
 
 
 def test_escape_or_no_thanks_ends_it_and_is_remembered_but_it_is_found_under_keys(app: Open) -> None:
-    page = app("lm, pre-norm")
+    page = app(WRITER)
     begin(page)
     page.press("Escape")
     page.gone(".tour")
-    page.page.reload()
-    page.ready("flow")
+    page.reload()
     assert page.count(".offer") == 0
     page.press("?")
     page.wait("dialog[open]")
@@ -142,32 +136,29 @@ def test_escape_or_no_thanks_ends_it_and_is_remembered_but_it_is_found_under_key
     page.press("Enter")
     page.gone("dialog[open]")
     next_card(page)
-    page = app("lm, pre-norm")
+    page = app(WRITER)
     page.click("[data-role=no-tour]")
     page.gone(".offer")
-    page.page.reload()
-    page.ready("flow")
+    page.reload()
     assert page.count(".offer") == 0
 
 
-def test_it_says_what_it_shows_or_cannot_show(app: Open) -> None:
-    page = app(ngram_run(members=3), text="refunds lost card")
-    begin(page)
-    assert "ensemble of 3 models" in page.text("[data-role=tour-limit]")
-    page = app("pretrain, pre-norm")
-    begin(page)
-    assert "no step about forced tokens or temperature" in page.text("[data-role=tour-limit]")
-    titles = [title for title, _ in walk(page)]
-    assert titles[:3] == ["How certain is it?", "Which token does it attend to?", "Block it"] and 4 <= len(titles) <= 5
-
-
-def test_in_a_saved_page_without_storage(context: Callable[..., BrowserContext], saved: Callable[..., Path]) -> None:
-    file = saved(explain(subject_of(MODELS["translate, pre-norm"]), TraceRequest("abcd", decode={"max_new_tokens": 3})))
-    opened = context().new_page()
-    opened.add_init_script(NO_STORAGE)
-    with App(opened, file.as_uri()).open() as page:
+def test_it_says_what_it_cannot_show(app: Open, saved: Callable[..., Path]) -> None:
+    """Of an ensemble, a masked model, a text on which edits are not made, and from disk without storage."""
+    long, letters = subject_of(MODELS[TRANSLATOR], max_len=200), "abcdefg" * 21
+    file = saved(explained(TRANSLATOR, "abcd", decode={"max_new_tokens": 3}))
+    for model, given, limit, least, most in [
+        (ngram_run(members=3), {"text": "refunds lost card"}, "ensemble of 3 models", 0, 0),
+        (MASKED, {}, "no step about forced tokens or temperature", 4, 5),
+        (long, {"text": letters, "target": letters}, "at most 128 tokens", 3, 3),
+        (file, {"options": {"init_script": NO_STORAGE}}, "cannot run the model", 3, 9),
+    ]:
+        page = app(model, **given)
         begin(page)
-        assert "cannot run the model" in page.texts("[data-role=tour-limit]")[0]
-        seen = walk(page)
-        assert len(seen) >= 3 and not {"Block it", "Another token"} & {title for title, _ in seen}
-        assert page.count("[role=alert]") == 0
+        assert limit in page.texts("[data-role=tour-limit]")[0]
+        titles = [title for title, _ in walk(page)] if most else []
+        assert least <= len(titles) <= most and not page.count("[role=alert]")
+        if model == MASKED:
+            assert titles[:3] == ["How certain is it?", "Which token does it attend to?", "Block it"]
+        else:
+            assert not {"Block it", "Another token"} & {*titles}

@@ -11,8 +11,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import Browser, Page
 from tests.browser.app import Watch
+from tests.browser.conftest import lent
 from tests.helpers.forking import Command
 from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
 
@@ -22,7 +23,6 @@ from glassformer.explain.page.server import PageServer
 from glassformer.explain.watch import Training
 from glassformer.runs.folder import RunFolder
 
-Contexts = Callable[..., BrowserContext]
 Show = Callable[..., Page]
 PHONE = {"viewport": {"width": 360, "height": 780}, "color_scheme": "dark"}
 STATE = "document.querySelector('[data-role=training-state]')?.dataset.state"
@@ -41,15 +41,14 @@ def until(page: Page, holds: str) -> None:
 
 
 @pytest.fixture
-def show(context: Contexts) -> Iterator[Show]:
-    """Opens the page of a followed run, of an address or a file; pages are closed before their servers end."""
+def show(browser: Browser, watch: Watch) -> Iterator[Show]:
+    """Opens the page of a followed run, of an address or a file; pages are left before their servers end."""
     with ExitStack() as stack:
 
         def open_page(what: Path | str, **options: object) -> Page:
             if isinstance(what, Path):
                 what = stack.enter_context(PageServer(Training(what), port=0)).address
-            page = context(**options).new_page()
-            stack.callback(page.close)
+            page = stack.enter_context(lent(browser, watch, **options))
             page.goto(what)
             page.wait_for_selector("main[data-screen=training] [data-role=training]")
             return page

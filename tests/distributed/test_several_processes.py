@@ -1,23 +1,32 @@
-"""Real processes of one run: what they are given, how they stop, die and are resumed, in any number."""
+"""Real processes of one run: what they are given, how they stop, die and are resumed, in any number.
+
+And what may befall one of them: a full disk, no answer, a port that is taken.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.api.test_end_to_end import write_reviews
 from tests.distributed.together import environment_of, free_port
+from tests.helpers.crashing import FullDisk
 from tests.helpers.forking import Command, until
 
+from glassformer import distributed
 from glassformer.runs.folder import PAUSE, Control, ControlFile, RunFolder
+from glassformer.training import loop
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun, gloo and POSIX signals")
 FLAGS = (
@@ -41,21 +50,15 @@ def new_run(tmp_path: Path, name: str, *more: str) -> tuple[str, ...]:
     return ("train", "classify", "--train-file", str(file), "--out", str(tmp_path / name), *FLAGS, *more)
 
 
-def start(
-    tmp_path: Path,
-    size: int,
-    *arguments: str,
-    others: tuple[str, ...] | None = None,
-    before: Callable[[], None] | None = None,
-) -> list[Command]:
+def start(tmp_path: Path, size: int, *words: str, others: tuple[str, ...] = (), before: Any = None) -> list[Command]:
     """`size` processes of one command; all but the first of another one where that is given.
 
     `before` may break them.
     """
     port, n = free_port(), len(list(tmp_path.glob("run-*")))
-    words = [others if rank and others else arguments for rank in range(size)]
+    given = [others if rank and others else words for rank in range(size)]
     places = [(tmp_path / f"run-{n}-{rank}", environment_of(rank, size, port)) for rank in range(size)]
-    return [Command(file, each, place, before) for each, (file, place) in zip(words, places, strict=True)]
+    return [Command(file, each, place, before) for each, (file, place) in zip(given, places, strict=True)]
 
 
 def ended(processes: list[Command], seconds: float = 120) -> tuple[list[int], list[str]]:
@@ -68,15 +71,10 @@ def saved(tmp_path: Path, name: str) -> list[str]:
     return sorted(path.name for path in (tmp_path / name / "checkpoints").glob("step-*"))
 
 
-def rows(tmp_path: Path, name: str) -> list[dict]:
-    """The lines of a run's log."""
-    lines = (tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def curve(tmp_path: Path, name: str) -> dict[str, list]:
     """Losses, norms and validations by update."""
-    logged = rows(tmp_path, name)
+    lines = (tmp_path / name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    logged = [json.loads(line) for line in lines]
     assert [row["step"] for row in logged] == list(range(1, len(logged) + 1))
     numbers = {key: [row[key] for row in logged] for key in ("loss", "grad_norm", "lr")}
     scores = [value for row in logged for value in (row.get("valid") or {}).values()]
@@ -112,10 +110,10 @@ def test_what_several_processes_cannot_do_is_a_sentence_of_the_first(tmp_path: P
         (ours, (*ours, "--lr", "0.5"), 2, "differ in: configuration"),
         (ours, missing, 3, "process 1: "),
         (ours, new_run(tmp_path, "elsewhere"), 2, elsewhere),
-        ((*ours, "--overfit-batch"), None, 2, "the work of one process, and 2 were started"),
-        ((*ours, "--dry-run"), None, 2, "the work of one process, and 2 were started"),
-        (("predict", "x", "text"), None, 2, "predict is the work of one process, and 2 were started"),
-        (("explain", "x"), None, 2, "explain is the work of one process, and 2 were started"),
+        ((*ours, "--overfit-batch"), (), 2, "the work of one process, and 2 were started"),
+        ((*ours, "--dry-run"), (), 2, "the work of one process, and 2 were started"),
+        (("predict", "x", "text"), (), 2, "predict is the work of one process, and 2 were started"),
+        (("explain", "x"), (), 2, "explain is the work of one process, and 2 were started"),
     ]
     for arguments, others, code, message in cases:
         codes, output = ended(start(tmp_path, 2, *arguments, others=others))
@@ -257,3 +255,64 @@ def test_auto_resume_starts_resumes_and_leaves_a_finished_run(tmp_path: Path) ->
     code, output = refused.wait(120)
     assert code == 2 and "is not empty" in output
     assert (tmp_path / "mine" / "data.json").read_text(encoding="utf-8") == "precious"
+
+
+def fill_disk() -> None:
+    """The second checkpoint finds the disk full, in the middle of its tensors; before and after there is room."""
+    disk = FullDisk(lambda path: path.name == "state.safetensors" and "step-00000014" in str(path))
+    disk.install(pytest.MonkeyPatch())
+
+
+def fall_silent() -> None:
+    """The last process stops responding from the ninth step on, and nobody waits long."""
+    distributed.TIMEOUT = timedelta(seconds=6)
+    step = loop.optimizer_step
+
+    def silent(state: Any, run: Any, *args: Any) -> Any:
+        if state.progress.step >= 8 and run.group.rank == run.group.world_size - 1:
+            time.sleep(600)
+        return step(state, run, *args)
+
+    loop.optimizer_step = silent
+
+
+@pytest.mark.slow
+def test_a_full_disk_of_the_first_is_named_and_all_train(tmp_path: Path) -> None:
+    short = ("--epochs", "2")
+    codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "whole", *short)))
+    assert codes == [0, 0], output
+    codes, output = ended(start(tmp_path, 2, *new_run(tmp_path, "cut", *short), before=fill_disk))
+    assert codes == [0, 0], output
+    assert output[0].count("this checkpoint is not saved, the previous one stays") == 1 and output[1] == "", output
+    assert "step-00000014" not in saved(tmp_path, "cut") and "step-00000028" in saved(tmp_path, "cut")
+    assert curve(tmp_path, "cut") == curve(tmp_path, "whole")
+
+
+@pytest.mark.slow
+def test_one_that_does_not_answer_ends_the_others_with_a_sentence(tmp_path: Path) -> None:
+    processes = start(tmp_path, 3, *new_run(tmp_path, "run"), before=fall_silent)
+    began = time.monotonic()
+    codes, output = ended(processes[:2], 90)
+    assert time.monotonic() - began < 90 and processes[2].returncode is None
+    processes[2].send(signal.SIGKILL)
+    assert codes == [6, 6], output
+    for message in output:
+        assert message.count("or kept the others waiting for 0.1 minutes, at step 9") == 1, output
+        assert f"--resume {tmp_path / 'run'}" in message
+    assert saved(tmp_path, "run")[-1] == "step-00000007"
+
+
+@pytest.mark.slow
+def test_a_port_that_is_taken_is_said_and_not_waited_for(tmp_path: Path) -> None:
+    """By the first process; under torchrun by torchrun, which then starts none."""
+    arguments = new_run(tmp_path, "run")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        code, output = Command(tmp_path / "said", arguments, environment_of(0, 2, port)).wait(60)
+        assert code == 2 and "the 2 processes of this run cannot meet" in output and "EADDRINUSE" in output, output
+        assert "--master-port that is free" in output
+        with torchrun(tmp_path, 2, "--master-port", str(port), "-m", "glassformer", *arguments) as launcher:
+            assert launcher.wait(60) == 1
+    assert not os.path.exists(tmp_path / "run")

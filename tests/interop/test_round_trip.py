@@ -1,4 +1,6 @@
-"""What an export wrote is imported again: the same weights, answers and tokenizer, and it can be exported again."""
+"""Which library holds what, with refusals that name the setting and what would do; and what an export wrote is imported
+again: the same weights, answers and tokenizer, and it can be exported again.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +8,90 @@ import ast
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from tests.helpers.exports import TEXTS, WORDS
+from tests.helpers.exports import FORMS, SIZE, TEXTS, WORDS
 from tests.helpers.for_each import for_each
 from tests.helpers.pretrained import bert_folder
 from tests.interop.test_import_families import CASES, ROBERTA, WRITTEN, classes, roberta, saved
 from tests.interop.test_import_refusals import put
 
 import glassformer
-from glassformer.config import ModelConfig
-from glassformer.errors import CheckpointError
+from glassformer.config import Config, ModelConfig, TextConfig
+from glassformer.config.recipes import load_recipe, recipe_names
+from glassformer.errors import CheckpointError, UsageError
 from glassformer.interop import transfer
-from glassformer.interop.export_facts import FACTS, hf_family
+from glassformer.interop.export_facts import FACTS, FILES, TARGETS, choose, hf_family
 from glassformer.interop.exported import load_exported
 from glassformer.interop.transfer import export
 from glassformer.run import Run
+from glassformer.tasks import task_class
 from glassformer.text.answers import Decision, answer_lines, encode_masked
+
+
+@for_each("kind", sorted({kind for _, kind in FILES}))
+def test_each_form_is_held_or_refused_with_a_setting_and_another_way(kind: str) -> None:
+    n_held = 0
+    for form in FORMS:
+        config = Config(model=ModelConfig(**SIZE, **form), text=TextConfig(tokenizer="byte-bpe"))
+        for target in TARGETS:
+            try:
+                architecture, _ = choose(kind, config, 1, target)
+            except UsageError as error:
+                assert "\n" not in error.message and "--to " in str(error.hint)
+            else:
+                assert architecture
+                n_held += 1
+    assert n_held >= len(FORMS)
+
+
+RECIPES = {
+    "classify": "onnx; ctranslate2 holds no classifier; transformers has no class for this classifier: model.pre_norm",
+    "dates": "ctranslate2; transformers has no class for this translator: model.positions rotary",
+    "gpt2-124m": "ctranslate2, hf; onnx holds no language model",
+    "translate": "ctranslate2, hf; onnx holds no translator",
+    "shakespeare": "; no library has embeddings of token n-grams: model.max_ngram 5",
+}
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_where_the_recipes_can_be_exported_to(name: str) -> None:
+    """In one line, with the settings that are in the way elsewhere."""
+    config, found, obstacles = load_recipe(name), list[str](), list[str]()
+    for target in TARGETS:
+        try:
+            choose(task_class(config.task).explain_as, config, 1, target)
+            found.append(target)
+        except UsageError as error:
+            obstacles.append(error.message)
+    line = "; ".join([", ".join(found), *obstacles])
+    assert line.startswith(RECIPES.get(name, line))
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "n_members", "target", "message"),
+    [
+        ("classifier", {}, 3, "ctranslate2", "ctranslate2 holds no classifier"),
+        ("regressor", {}, 1, "hf", "hf holds no regressor"),
+        ("translator", {}, 3, "ctranslate2", "this is an ensemble of 3; export one of them: --member 0"),
+        ("translator", {"positions": "rotary"}, 3, "hf", "model.positions rotary; use --to ctranslate2"),
+        ("classifier", {"pooling": "first"}, 3, "hf", "for this classifier: model.pre_norm true; use --to onnx"),
+        ("pairs", {}, 3, "hf", "hf is not written of a model that reads pairs of texts; use --to onnx"),
+        (None, {}, 1, "onnx", "onnx holds no model of the task"),
+    ],
+    ids=str,
+)
+def test_refusals(kind: str | None, config: dict[str, Any], n_members: int, target: Any, message: str) -> None:
+    """One member of an ensemble is advised where it can be written alone."""
+    tokenizer = SimpleNamespace(separator=[3] if kind == "pairs" else [], special=None)
+    kind = "classifier" if kind == "pairs" else kind
+    with pytest.raises(UsageError) as error:
+        choose(kind, Config(model=ModelConfig(**config)), n_members, target, tokenizer)
+    assert message in f"{error.value.message}; {error.value.hint}"
+
 
 PIECES, BYTES = ({"tokenizer": kind, "vocab_size": 300} for kind in ("bpe", "byte-bpe"))
 LLAMA = {"activation": "swiglu", "positions": "rotary", "norm": "rms"}
@@ -148,11 +215,10 @@ def test_the_mask_of_another_library_is_found_in_a_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["classify", "masked", "bare", "pretrain"])
 def test_a_graph_answers_as_the_run(form: str, make: Any, tmp_path: Path, printed: Any) -> None:
     """The lines of its card read the folder with onnxruntime, numpy and tokenizers alone, and print that answer."""
-    run = (
-        make(form, WORDS)
-        if form == "pretrain"
-        else imported(bert_folder(tmp_path / "source", form, n_labels=2), tmp_path / "run")
-    )
+    if form == "pretrain":
+        run = make(form, WORDS)
+    else:
+        run = imported(bert_folder(tmp_path / "source", form, n_labels=2), tmp_path / "run")
     done = export(run, "onnx", tmp_path / "out")
     assert done.facts.kind == run.task.explain_as and done.facts.check is not None
     assert done.facts.check["equal_answers"] == 1 and done.facts.check["largest_difference"] < 3e-5

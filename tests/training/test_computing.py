@@ -48,10 +48,6 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def found_by(context: RunContext) -> Computing:
-    return computing_of(chosen(context).config.train)
-
-
 def test_a_choice_is_printed_with_what_it_was_compared_with(trials: list[int]) -> None:
     context = chosen(small("classify", **OPEN).context)
     assert computing_of(context.config.train) == FOUND
@@ -73,7 +69,7 @@ def test_what_is_not_worth_a_trial_computes_the_same_everywhere(
 
 def test_settings_and_a_fixed_number_of_threads_are_held_within_the_block_only(trials: list[int]) -> None:
     context, before = small("classify", threads=2, **OPEN).context, torch.get_rng_state()
-    assert found_by(context) == replace(FOUND, threads=2)
+    assert computing_of(chosen(context).config.train) == replace(FOUND, threads=2)
     with computing.computing(context) as held:
         assert held.threads is None and torch.get_num_threads() == 2
         assert held.precision == "bf16" and not turns.current.flash

@@ -80,10 +80,6 @@ def test_what_cannot_be_looked_at_is_said() -> None:
             list(check(Activity()))
 
 
-def activity(score: float = 10.0, shares: tuple[float, ...] = (0.5,) * 4, dead: float = 0.0) -> Activity:
-    return Activity({"a": torch.tensor([1.0, score, 1.0, 1.0])}, {"a": torch.tensor(shares)}, {"ff": dead}, 100)
-
-
 @pytest.mark.parametrize(
     ("check", "score", "shares", "grade"),
     [
@@ -101,7 +97,8 @@ def activity(score: float = 10.0, shares: tuple[float, ...] = (0.5,) * 4, dead: 
     ],
 )
 def test_the_grade_of_scores_and_heads(check: str, score: float, shares: tuple[float, ...], grade: str | None) -> None:
-    found = list(getattr(examine, check)(activity(score, shares)))
+    seen = Activity({"a": torch.tensor([1.0, score, 1.0, 1.0])}, {"a": torch.tensor(shares)}, {"ff": 0.0}, 100)
+    found = list(getattr(examine, check)(seen))
     assert [f.grade for f in found] == [grade] * (grade is not None)
     if found and check == "scores":
         assert found[0].at == "a" and found[0].numbers["head"] == 1 and found[0].numbers["largest"] == score

@@ -64,35 +64,14 @@ def model() -> LanguageModel:
     return LanguageModel(ModelConfig(n_layers=2, d_model=16, n_heads=2, tie_embeddings=False), 20, 12)
 
 
-def set_random_gradients(model: LanguageModel, seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        parameter.grad = torch.randn(parameter.shape, generator=generator)
-
-
-@pytest.mark.parametrize("shape", [(32, 32), (64, 16), (16, 64)], ids=["square", "tall", "wide"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_orthogonalise_moves_singular_values_to_one_and_keeps_directions(
-    shape: tuple[int, int], dtype: torch.dtype
-) -> None:
-    u, _, v = torch.linalg.svd(torch.randn(shape), full_matrices=False)
-    # Singular values from 1 to 0.03, as gradients have them.
-    singular = torch.logspace(0, -1.5, min(shape))
-    result = orthogonalise((u * singular @ v)[None], dtype)[0].float()
-    values = torch.linalg.svdvals(result)
-    assert values.min() > 0.5 and values.max() < 1.3
-    # Diagonal if the directions are unchanged.
-    rotated = u.T @ result @ v.T
-    torch.testing.assert_close(rotated - rotated.diag().diag(), torch.zeros_like(rotated), atol=0.05, rtol=0)
-
-
-def test_muon_matches_torch() -> None:
-    ours = nn.Parameter(torch.randn(24, 8))
+@pytest.mark.parametrize("shape", [(16, 16), (24, 8), (8, 24)], ids=["square", "tall", "wide"])
+def test_muon_matches_torch(shape: tuple[int, int]) -> None:
+    ours = nn.Parameter(torch.randn(shape))
     theirs = nn.Parameter(ours.detach().clone())
     group = {"params": [ours], "lr": 0.1, "momentum": 0.95, "weight_decay": 0.1}
     optimizers = Muon([group], torch.bfloat16), torch.optim.Muon([theirs], lr=0.1)
     for _ in range(4):
-        ours.grad = theirs.grad = torch.randn(24, 8)
+        ours.grad = theirs.grad = torch.randn(shape)
         for optimizer in optimizers:
             optimizer.step()
     # Products are in bf16.
@@ -111,8 +90,8 @@ def test_muon_updates_and_decays_layer_matrices_and_adamw_the_rest(decay: float)
     before, after, rest = model(), model(), model()
     adamw = torch.optim.AdamW(rest.parameters(), 0.01, (0.9, 0.98), 1e-9, weight_decay=0.0)
     optimizer = make_optimizer(after, replace(CONFIG, weight_decay=decay))
-    for each in (after, rest):
-        set_random_gradients(each, 1)
+    for ours, theirs in zip(after.parameters(), rest.parameters(), strict=True):
+        ours.grad = theirs.grad = torch.randn(ours.shape)
     optimizer.step()
     adamw.step()
     expected, old = dict(rest.named_parameters()), dict(before.named_parameters())
@@ -169,11 +148,8 @@ def test_the_rate_at_chosen_steps() -> None:
     for name, warmup, step, progress, expected in (
         ("cosine", 0.0, 1, 0.5, 0.5),
         ("cosine", 0.0, 9, 1.0, 0.0),
-        ("linear", 0.0, 9, 0.75, 0.25),
-        ("linear", 0.5, 9, 0.25, 0.5),  # no more than the full rate before the warmup has ended
         ("inverse-sqrt", 0.2, 9, 0.1, 0.5),
         ("inverse-sqrt", 0.2, 9, 0.8, 0.5),
-        ("cosine", 0.2, 9, 0.6, 0.5),
         ("constant", 0.2, 9, 0.05, 0.25),
         ("constant", 0.2, 9, 0.3, 1.0),
         ("constant", 4, 3, 0.0, 0.75),

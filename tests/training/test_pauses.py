@@ -51,7 +51,12 @@ class Clock:
         answer() if callable(answer) else ControlFile(self.folder.control).write(answer)
 
 
-def run(out: Path, table: Path, answers: list[Any], **more: Any) -> tuple[list[StepMetrics], Clock]:
+def trained(out: Path, on_step: Callable[[StepMetrics], None], **more: Any) -> None:
+    settings = SMALL | SETTINGS | {"train_file": str(write_table(out.parent)), "steps": STEPS} | more
+    train("classify", out=out, on_step=on_step, **settings)
+
+
+def run(out: Path, answers: list[Any], **more: Any) -> tuple[list[StepMetrics], Clock]:
     """Train, asking for a pause after the third step, and drawing random numbers then, as who follows it may."""
     folder, reports = RunFolder(out), list[StepMetrics]()
     clock = Clock(folder, [*answers])
@@ -68,15 +73,14 @@ def run(out: Path, table: Path, answers: list[Any], **more: Any) -> tuple[list[S
     with pytest.MonkeyPatch.context() as patch:
         for module in (loop, trainer):
             patch.setattr(module, "time", clock)
-        train("classify", out=out, on_step=on_step, train_file=str(table), steps=STEPS, **SMALL, **SETTINGS, **more)
+        trained(out, on_step, **more)
     return reports, clock
 
 
 def test_pauses_and_random_numbers_of_who_follows_change_no_bit(tmp_path: Path) -> None:
     """And the time of a pause is not counted."""
-    table = write_table(tmp_path)
-    plain, _ = run(tmp_path / "plain", table, [], dropout=0.5)
-    paused, clock = run(tmp_path / "paused", table, [Control(until=7), CONTINUE], dropout=0.5)
+    plain, _ = run(tmp_path / "plain", [], dropout=0.5)
+    paused, clock = run(tmp_path / "paused", [Control(until=7), CONTINUE], dropout=0.5)
     assert clock.seen == [4, 7], "after the step in which it was asked, and three single steps later"
     assert [row.step for row in RunFolder(tmp_path / "paused").read_metrics() if row.paused] == [4, 7]
     assert [report.loss for report in paused] == [report.loss for report in plain]
@@ -88,16 +92,14 @@ def test_pauses_and_random_numbers_of_who_follows_change_no_bit(tmp_path: Path) 
 
 def test_a_stop_ends_a_training_as_ctrl_c_and_finish_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The best weights so far are scored, and it trains no more."""
-    table, cut, stopped = write_table(tmp_path), RunFolder(tmp_path / "cut"), RunFolder(tmp_path / "run")
+    cut, stopped = RunFolder(tmp_path / "cut"), RunFolder(tmp_path / "run")
 
     def train_until_step_4(folder: RunFolder, stop: Callable[[], None]) -> None:
-        settings = SMALL | SETTINGS | {"validate_every": 0.1, "validate_min_steps": 2}
-
         def on_step(report: StepMetrics) -> None:
             if report.step == 3:
                 stop()
 
-        train("classify", out=folder.path, on_step=on_step, train_file=str(table), steps=STEPS, **settings)
+        trained(folder.path, on_step, validate_every=0.1, validate_min_steps=2)
 
     with pytest.raises(Interrupted) as caught:
         train_until_step_4(cut, lambda: signal.raise_signal(signal.SIGINT))
@@ -125,11 +127,11 @@ def test_a_stop_ends_a_training_as_ctrl_c_and_finish_do(tmp_path: Path, capsys: 
 
 
 def test_a_stop_and_a_signal_end_a_pause_too(tmp_path: Path) -> None:
-    folder, table = RunFolder(tmp_path / "run"), write_table(tmp_path)
-    _, clock = run(folder.path, table, [Control(stop=True)])
+    folder = RunFolder(tmp_path / "run")
+    _, clock = run(folder.path, [Control(stop=True)])
     assert clock.seen == [4] and folder.finished and len(folder.read_metrics()) == 4
     with pytest.raises(Interrupted) as stopped:
-        run(tmp_path / "other", table, [lambda: signal.raise_signal(signal.SIGTERM)])
+        run(tmp_path / "other", [lambda: signal.raise_signal(signal.SIGTERM)])
     assert stopped.value.exit_code == 128 + signal.SIGTERM and RunFolder(tmp_path / "other").checkpoints.is_dir()
 
 
@@ -140,18 +142,16 @@ def test_a_pause_that_comes_with_the_last_step_ends_nothing(tmp_path: Path) -> N
         if report.step == STEPS - 1:
             ControlFile(folder.control).write(PAUSE)
 
-    table = write_table(tmp_path)
-    train("classify", out=folder.path, on_step=on_step, train_file=str(table), steps=STEPS, **SMALL, **SETTINGS)
+    trained(folder.path, on_step)
     assert folder.finished and torch.get_num_threads() >= 1
 
 
 def test_there_must_be_a_step_of_one_run_to_finish_from(tmp_path: Path) -> None:
-    table = write_table(tmp_path)
     with pytest.raises(Killed):
-        train("classify", out=tmp_path / "run", on_step=kill_at(1), train_file=str(table), steps=9, **SMALL, **SETTINGS)
+        trained(tmp_path / "run", kill_at(1), steps=9)
     with pytest.raises(CheckpointError, match="has no step to finish from"):
         resume(tmp_path / "run", finish=True)
-    assert main(["train", "classify", "--finish", "--train-file", str(table)]) == 2
+    assert main(["train", "classify", "--finish", "--train-file", str(tmp_path / "table.csv")]) == 2
     (tmp_path / "several").mkdir()
     (tmp_path / "several" / "seeds.json").write_text("{}", "utf-8")
     with pytest.raises(UsageError, match="this folder holds several"):

@@ -1,4 +1,7 @@
-"""Texts of more tokens than edits are made on: Flow folds them, and nothing is offered that would be refused."""
+"""Texts that are long or try to be something else, as markup: they are text everywhere, and Flow folds them.
+
+Of texts of more tokens than edits are made on nothing is offered that would be refused.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.browser.app import App, Open, Watch
-from tests.browser.models import MODELS, TEXTS, subject_of
-from tests.browser.test_screens import SCREENS, problems
-from tests.browser.test_tour import begin, walk
+from tests.browser.models import CLASSIFIER, MASKED, MODELS, SCREENS, TEXTS, TRANSLATOR, WRITER, Parts, subject_of
+from tests.browser.test_screens import problems
 
-from glassformer.explain.explanation import explain
+from glassformer.data.splits import Split, TextData
+from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.run import Run
 
 N = 150
-CLASSIFIER, TRANSLATOR, WRITER = "classify, pre-norm", "translate, pre-norm", "lm, pre-norm"
 LETTERS = "abcdefg" * 21
 LONG: dict[str, dict[str, Any]] = {
     CLASSIFIER: {"text": "a b good c a " * 30},
@@ -54,8 +57,7 @@ def test_the_middle_is_folded_and_opens_by_keyboard(app: Open) -> None:
         page.press("Enter")
         assert shown(page, stream) == [*range(n)]
         assert page.all(fold, "[one.ariaExpanded, one === document.activeElement]") == [["true", True]]
-    page.page.reload()
-    page.ready("flow")
+    page.reload()
     for stream in ("source", "target"):
         assert len(shown(page, stream)) > 140, "the link says what is open"
         page.page.focus(f"main ol[data-stream={stream}] [aria-expanded]")
@@ -136,22 +138,13 @@ def test_nothing_is_offered_that_is_refused(app: Open, watch: Watch, saved: Call
 
 def test_contributions_are_not_offered_where_a_logit_is_no_sum(app: Open) -> None:
     views = {}
-    for name in ("pretrain, pre-norm", WRITER):
+    for name in (MASKED, WRITER):
         page = app(name, "why", text=TEXTS[MODELS[name][0]], why="contributions")
         page.wait("[data-why]")
         views[name] = page.all("[data-why]", "one.dataset.why")
         assert page.count("[data-why][aria-pressed=true]") == 1
     assert "contributions" in views[WRITER]
-    assert views["pretrain, pre-norm"] == [one for one in views[WRITER] if one != "contributions"]
-
-
-def test_the_tour_of_a_long_text_shows_other_steps(app: Open) -> None:
-    page = app(subject(TRANSLATOR), **LONG[TRANSLATOR])
-    begin(page)
-    assert "at most 128 tokens" in page.text("[data-role=tour-limit]")
-    titles = [title for title, _ in walk(page)]
-    assert len(titles) == 3 and "Block it" not in titles
-    assert not page.count("[role=alert]")
+    assert views[MASKED] == [one for one in views[WRITER] if one != "contributions"]
 
 
 def test_a_text_that_is_too_long_is_cut_with_a_note(app: Open) -> None:
@@ -159,6 +152,62 @@ def test_a_text_that_is_too_long_is_cut_with_a_note(app: Open) -> None:
     requested = {"text": "abcdefg" * 80, "target": "abc"}
     page = app(subject_of(("translate", {"n_layers": 1}), max_len=600), "step", node="src_embedding.ids", **requested)
     assert "512" in page.text(".notes")
-    for node in ("src_embedding.ids", "tgt_embedding.positions", "encoder.0.self.weights", "decoder.0.self.weights"):
-        page.go("step", node=node, **requested)
-        assert page.check(node) == "ok", node
+    nodes = ("src_embedding.ids", "tgt_embedding.positions", "encoder.0.self.weights", "decoder.0.self.weights")
+    page.agrees(*nodes, **requested)
+
+
+HOSTILE = [
+    "</script><script>window.pwned=1</script>",
+    "<img src=x onerror=window.pwned=1>",
+    "<!--",
+    "]]>",
+    "'\"`",
+    "__proto__",
+    "\U0001f469\u200d\U0001f680",  # an emoji of three characters
+    "\U0001f600",
+    "שלום",
+    "مرحبا",
+    "漢字かな",
+    "\u202eright\u202c",
+    "e\u0301\u0323",
+    "\x1b[31m",
+    "\ufffe\x7f",
+    "🏳️‍🌈",
+    "%3Cb%3E",
+    "{{7*7}}",
+]
+TEXT = " ".join(HOSTILE)
+FAMILIES: dict[str, Parts] = {"bpe": ("translate", {"n_layers": 1}), "word": ("classify", {"n_layers": 1})}
+
+
+def hostile_run(kind: str) -> Run:
+    """A model that learned its tokenizer from hostile texts, and whose classes have hostile names."""
+    task = FAMILIES[kind][0]
+    answers = {"classify": ["</script><b>no</b>", "<i>yes"] * 15, "translate": [TEXT] * 30}.get(task)
+    split = Split([TEXT] * 30, answers, "train")
+    data = TextData(split, split, split)
+    return subject_of(FAMILIES[kind], data, 500, tokenizer=kind, vocab_size=600)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_hostile_texts_are_text_on_every_screen(app: Open, saved: Callable[..., Path], kind: str) -> None:
+    run = hostile_run(kind)
+    decode = {"max_new_tokens": 5} if kind != "word" else {}
+    explanation = explain(run, TraceRequest(TEXT, decode=decode))
+    for page in (app(run, "flow", text=TEXT, **decode), app(saved(explanation, seconds=0), "flow")):
+        scripts = page.count("script")
+        for screen in SCREENS[:6]:
+            page.go(screen, **({"text": TEXT} | decode if page.base.startswith("http") else {}))
+            page.settle()
+            assert page.page.evaluate("window.pwned") is None
+            assert page.count("script") == scripts and page.count("img, iframe, object, embed") == 0
+            width = page.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert width <= 0, f"{screen} is {width} pixels too wide"
+        answer = page.text("[data-role=answer]")
+        if kind == "word":
+            assert explanation.answer["headline"] in answer and "<" in answer
+        assert page.page.input_value("[data-role=text]") == TEXT
+    if kind == "word":  # and tokens are written as they are
+        page = app(run, "flow", text=TEXT, unfold="text")
+        pieces, shown = explanation.streams[0].pieces, page.all("[data-stream=text] [data-token]", "one.textContent")
+        assert all(piece in text for piece, text in zip(pieces, shown, strict=True) if piece.isprintable())
