@@ -1,8 +1,17 @@
-"""A trace holds the numbers of the real forward pass, and every record says truly how it was computed."""
+"""A trace holds the numbers of the real forward pass, and every record says truly how it was computed, and where.
+
+A tap says what is used in place of a step, and the rest is what the model makes of that. Tracing changes nothing that
+it does not put back: hooks, modes, precision; and threads do not mix.
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,16 +19,18 @@ import pytest
 import torch
 from tests.helpers.copying import randomise
 from tests.helpers.for_each import for_each
-from tests.helpers.recompute import recompute
+from tests.helpers.recompute import check_every_record
 from torch import Tensor, nn
 
+import glassformer
 import glassformer.nn.attention as attention_module
 from glassformer.config import ModelConfig
 from glassformer.errors import UsageError
 from glassformer.explain import trace
+from glassformer.explain.capture.sites import SITES, source_line
 from glassformer.explain.trace import Trace
 from glassformer.models import LanguageModel, TextClassifier, Translator
-from glassformer.nn.attention import Mask, MultiHeadAttention
+from glassformer.nn.attention import Mask, MultiHeadAttention, Tap, attention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import FeedForward, Layer, LayerNorm, Residual
 
@@ -39,11 +50,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "rotary, narrow heads": {"positions": "rotary", "n_heads": 3, "d_head": 4},
     "no positions": {"positions": "none", "tie_embeddings": False},
 }
-
-
-@pytest.fixture(autouse=True)
-def seed() -> None:
-    torch.manual_seed(0)
 
 
 def classifier(n_classes: int = 2, **changes: object) -> TextClassifier:
@@ -82,21 +88,6 @@ def traced(model: nn.Module, *args: Tensor) -> tuple[Trace, Tensor]:
     return t, output
 
 
-def assert_true(t: Trace, model: nn.Module) -> None:
-    """Every record equals its operation on its inputs, and no input is missing or yet to come."""
-    seen: set[str] = set()
-    for record in t.values():
-        assert seen.issuperset(record.inputs), record
-        seen.add(record.id)
-        assert record.op != "input", record
-        assert len(record.axes) == record.value.dim(), record
-        assert not record.value.requires_grad
-        expected = recompute(t, model, record)
-        if expected is not None:
-            expected = expected.expand_as(record.value)
-            torch.testing.assert_close(record.value.double(), expected, atol=1e-5, rtol=1e-5, msg=repr(record))
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 @for_each("batch", [1, 2])
 @for_each("changes", VARIANTS.values())
@@ -105,7 +96,7 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(family, changes,
     with torch.no_grad():
         plain = model(*args)
     t, output = traced(model, *args)
-    assert_true(t, model)
+    check_every_record(t, model)
     torch.testing.assert_close(output, plain, atol=1e-5, rtol=1e-5)
     assert torch.equal(t["logits"].value, output if batch == 2 else output[0])
     assert [axis.name for axis in t["logits"].axes][:-1] == (["batch"] if batch == 2 else []) + (
@@ -118,11 +109,11 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(family, changes,
 
 @for_each("how", ["mean", "max", "mean+max", "first"])
 @for_each("n_classes", [2, 3])
-@for_each("mask", [padding(5), padding(5) & padding(2, 5)[:1], None])
+@for_each("mask", [padding(5), padding(5) & padding(2, 5)[:1], padding(5) & False, None])
 def test_pooling_and_head(how, n_classes, mask) -> None:
     model = classifier(n_classes, pooling=how)
     t, _ = traced(model, ids(5), *([] if mask is None else [mask]))
-    assert_true(t, model)
+    check_every_record(t, model)
     assert ("head" in t) == (n_classes == 2)
     assert t["logits"].op == ("pin_zero" if n_classes == 2 else "linear")
     assert t["pooled"].inputs == ("encoder.norm", *(["encoder.1.self.mask"] if mask is not None else []))
@@ -230,7 +221,7 @@ def test_a_second_forward_has_ids_of_its_own() -> None:
     assert t["decoder.0.self.weights@2"].shape == (2, 2, 2)
     assert t["decoder.1.self.norm@2"].inputs == ("decoder.0.ff.residual@2",)
     assert t["logits@2"].inputs == ("decoder.norm@2",)
-    assert_true(t, model)
+    check_every_record(t, model)
 
 
 def test_with_a_cache_earlier_keys_are_seen_and_no_check_is_claimed() -> None:
@@ -333,7 +324,7 @@ class ByHand(nn.Module):
 def test_a_model_made_by_hand_goes_by_its_own_names() -> None:
     model = randomise(ByHand())
     t, output = traced(model, ids(4))
-    assert_true(t, model)
+    check_every_record(t, model)
     assert t["blocks.1.q_proj"].inputs == ("blocks.0.out",)
     assert t["residual.residual"].inputs == ("blocks.1.out", "ff.out") and t["ff.w_in"].inputs == ("residual.norm",)
     assert t["last_norm"].inputs == ("residual.residual",) and t["speak"].inputs == ("last_norm",)
@@ -362,4 +353,280 @@ def test_the_scale_of_attention_is_observed(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(attention_module, "attention", lambda *a, **k: plain(*a, **k, scale=0.3))
     t, _ = traced(model, x)
     assert t["encoder.0.self.scores"].attrs["factor"] == pytest.approx(0.3, rel=1e-6)
-    assert_true(t, model)
+    check_every_record(t, model)
+
+
+N_STEPS = 47
+"""Records of `language_model()`."""
+
+
+def n_hooks(model: nn.Module) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+def tapped(model: nn.Module, args: tuple[Tensor, ...], tap: Tap) -> tuple[Trace, Tensor]:
+    with torch.no_grad(), trace(model, tap=tap) as t:
+        return t, model(*args)
+
+
+def other_than(x: Tensor) -> Tensor:
+    """Values of the same form; of a mask, one that hides the first key, which is seen otherwise."""
+    return x & (torch.arange(x.shape[-1]) > 0) if x.dtype == torch.bool else x + torch.randn(x.shape)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@for_each("changes", VARIANTS.values())
+def test_each_step_on_the_way_can_be_replaced_and_the_others_are_made_of_it(family: str, changes: dict) -> None:
+    """And a tap that hands back what it saw changes no bit."""
+    model, args = a_model(family, **changes)
+    plain, text = traced(model, *args)
+    on_the_way, seen = [id for id in plain if plain[id].editable or plain[id].op == "mask"], list[str]()
+    t, output = tapped(model, args, lambda id, x: (seen.append(id), x)[1])
+    assert torch.equal(output, text) and not t.edited
+    assert list(t) == list(plain) and all(torch.equal(t[id].value, plain[id].value) for id in t)
+    assert sorted(seen) == sorted(on_the_way), "every step on the way, each once"
+    every = [id for id in on_the_way if not bool((plain[id].value == 0).all())]
+    for some in (set(every[first::4]) for first in range(4)):  # each once, four traces for all
+        t, output = tapped(model, args, lambda id, x, some=some: other_than(x) if id in some else x)
+        # Pooling reads the mask of the text; where attention's is another one, it stands by itself.
+        assert [id for id in t if id != "mask"] == list(plain)
+        assert set(t.edited) == some
+        check_every_record(t, model, edited=some)
+        assert torch.equal(t["logits"].value, output) and not torch.equal(output, text)
+    assert torch.equal(traced(model, *args)[1], text), "nothing is left behind"
+
+
+def test_one_head_of_one_layer_is_cut_before_it_is_mixed_with_the_others() -> None:
+    model, args = a_model("translator")
+
+    def cut(id: str, x: Tensor) -> Tensor:
+        if id == "decoder.1.cross.context":
+            x[:, 1] = 0  # a copy, of which the steps before know nothing
+        return x
+
+    plain, _ = traced(model, *args)
+    t, _ = tapped(model, args, cut)
+    assert t.edited == ["decoder.1.cross.context"]
+    assert not t["decoder.1.cross.context"].value[:, 1].any()
+    assert torch.equal(t["decoder.1.cross.v"].value, plain["decoder.1.cross.v"].value)
+    kept, gone = t["decoder.1.cross.concat"].value.chunk(2, dim=-1)
+    assert torch.equal(kept, plain["decoder.1.cross.concat"].value.chunk(2, dim=-1)[0]) and not gone.any()
+
+
+def test_steps_that_are_not_kept_are_tapped_too() -> None:
+    model, args = a_model("classifier")
+    with torch.no_grad(), trace(model, only="logits", tap=lambda id, x: x * 0 if id == "pooled" else x) as t:
+        model(*args)
+    assert list(t) == ["logits"] and t.edited == ["pooled"]
+    assert torch.equal(t["logits"].value[:, 1], model.head.bias.expand(2))
+
+
+def test_gradients_go_through_what_the_tap_returned() -> None:
+    model, args = a_model("classifier")
+    held = {"encoder.1.self.weights", "encoder.0.self.weights"}
+    with trace(model, tap=lambda id, x: x.detach() if id in held else x) as t:
+        model(*args).sum().backward()
+    assert not t.edited  # the same numbers
+    assert model.encoder.layers[0].self_attention.q_proj.weight.grad is None
+    assert model.encoder.layers[0].self_attention.v_proj.weight.grad.any()
+
+
+@for_each(
+    ("made", "message"),
+    [
+        (lambda x: None, "a tensor like 'encoder.0.ff.out', .*, got NoneType"),
+        (lambda x: x[:, :1], r"'encoder.0.ff.out', \(2, 5, 8\) .*, got \(2, 1, 8\)"),
+        (lambda x: x.double(), "got .*float64"),
+    ],
+)
+def test_a_tap_that_answers_with_something_else_is_refused(made, message: str) -> None:
+    model, args = a_model("classifier")
+    with pytest.raises(UsageError, match=message):
+        tapped(model, args, lambda id, x: made(x) if id == "encoder.0.ff.out" else x)
+    assert n_hooks(model) == 0
+
+
+def test_an_edited_trace_is_not_checked_against_the_fused_kernel() -> None:
+    model, args = a_model("classifier")
+    t, _ = tapped(model, args, lambda id, x: x * 2 if id == "encoder.0.self.scores" else x)
+    assert t.checks == []
+
+
+def test_hooks_modes_and_precision_are_put_back_even_after_an_error() -> None:
+    model = language_model(dropout=0.5).train()
+    model.decoder.layers[0].eval()  # a mixed state is restored as it was
+    modes = [m.training for m in model.modules()]
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with pytest.raises(ZeroDivisionError), trace(model) as t:
+            assert n_hooks(model) > 0
+            assert not any(m.training for m in model.modules())
+            assert torch.get_float32_matmul_precision() == "highest"
+            with pytest.raises(UsageError, match="already open"), trace(classifier()):
+                pass  # traces do not nest
+            model(ids(3))
+            raise ZeroDivisionError
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert n_hooks(model) == 0
+    assert [m.training for m in model.modules()] == modes
+    assert len(t) == N_STEPS
+    model(ids(3))
+    attention(*torch.randn(3, 1, 2, 3, 4))
+    assert len(t) == N_STEPS
+
+
+def test_dropout_is_off_and_gradients_still_flow() -> None:
+    model, x = language_model(dropout=0.5).train(), ids(5)
+    with trace(model) as t:
+        model(x).sum().backward()
+    assert model.embedding.weight.grad is not None
+    with torch.inference_mode(), trace(model) as again:
+        model(x)
+    assert all(torch.equal(t[id].value, again[id].value) for id in t)
+    assert not any(record.value.requires_grad for record in t.values())
+
+
+def test_autocast_is_off_within_and_a_bf16_model_is_shown_in_fp32() -> None:
+    model = language_model()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        with trace(model) as t:
+            model(ids(4))
+        assert model(ids(4)).dtype == torch.bfloat16
+    assert t["decoder.1.ff.hidden"].dtype == torch.float32
+    assert t.checks[0].value < 1e-5
+    with torch.no_grad(), trace(model.bfloat16()) as t:
+        output = model(ids(4))
+    assert output.dtype == torch.bfloat16
+    assert {r.dtype for r in t.values()} == {torch.float32, torch.int64, torch.bool}
+    assert torch.equal(t["logits"].value, output[0].float())
+    assert t.checks[0].ok
+
+
+def test_calls_of_other_threads_are_not_recorded_and_compute_what_they_do_untraced() -> None:
+    """To the bit: they take the fast path, whose products are scaled elsewhere, and not the one that is tapped."""
+    model, x, found = language_model(), ids(9), []
+    with torch.no_grad():
+        plain = model(x)
+    with torch.no_grad(), trace(model) as t:
+        other = threading.Thread(target=lambda: found.append(model(x).detach()))
+        other.start()
+        other.join()
+        assert len(t) == 0
+        model(ids(3))
+    assert len(t) == N_STEPS and t["embedding.ids"].shape == (3,)
+    assert torch.equal(found[0], plain)
+
+
+def test_many_threads_trace_one_model_at_once() -> None:
+    """Each sees its own call alone, whatever hooks come and go, and the last one restores the modes."""
+    model = language_model(dropout=0.5).train()
+    texts = [ids(n) for n in range(2, 6)]
+    expected = [traced(model, text)[0] for text in texts]
+    together = threading.Barrier(4)
+
+    def look(text: Tensor, alone: Trace) -> list[str]:
+        together.wait()
+        wrong = []
+        for _ in range(4):
+            t, _ = traced(model, text)
+            wrong += [id for id in alone if not torch.equal(alone[id].value, t[id].value)]
+            wrong += [] if list(t) == list(alone) else ["order"]
+        return wrong
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(look, texts, expected)) == [[]] * 4
+    finally:
+        sys.setswitchinterval(interval)
+    assert n_hooks(model) == 0
+    assert all(m.training for m in model.modules())
+
+
+COMPILED = """
+import torch
+from glassformer.config import ModelConfig
+from glassformer.explain import trace
+from glassformer.models import LanguageModel
+
+graphs = []
+def backend(graph, inputs):
+    graphs.append(graph)
+    return graph.forward
+
+model = LanguageModel(ModelConfig(n_layers=1, d_model=8, n_heads=2), 20, 40).eval()
+compiled = torch.compile(model, backend=backend)
+with torch.no_grad():
+    plain = compiled(torch.arange(4)[None])
+    n = len(graphs)
+    with trace(compiled) as t:
+        traced = compiled(torch.arange(4)[None])
+        compiled(torch.arange(6)[None])
+    assert 0 < n == len(graphs), "nothing is compiled while tracing"
+    assert t["decoder.0.self.weights@2"].shape == (2, 6, 6)
+    assert t.checks[0].ok
+    torch.testing.assert_close(traced, plain)
+    torch.compiler.reset()
+    compiled(torch.arange(4)[None])
+    assert len(graphs) > n, "compiling is on again"
+"""
+
+
+def test_a_compiled_model_is_traced_uncompiled() -> None:
+    """In a process of its own: torch cannot compile functions whose shapes are checked."""
+    message = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
+    assert message.returncode == 0, message.stderr
+
+
+@for_each("line", [site.line for site in SITES.values() if site.line is not None])
+def test_every_kind_of_step_has_its_line(line: Any) -> None:
+    """The code shown beside a step is the code that computes it."""
+    source = source_line(*line)
+    assert source is not None
+    lines = (Path(glassformer.__file__).parent / source.file).read_text(encoding="utf-8").splitlines()
+    assert line[1] in lines[source.mark - 1]
+    assert source.marked == lines[source.mark - 1].strip()
+    shown = source.code.splitlines()
+    assert 1 <= len(shown) <= 9
+    assert source.line <= source.mark < source.line + len(shown)
+    for i, text in enumerate(shown):
+        assert text.strip() == lines[source.line - 1 + i].strip()
+
+
+OF_CLASSIFIER = {
+    "embedding.positions": "angle.sin()",
+    "encoder.0.self.norm": "F.layer_norm(",
+    "encoder.0.self.k_proj": "self.k_proj(source)",
+    "encoder.0.self.scores": "products * scale",
+    "encoder.0.self.mask": "padding_mask[:, None, None, :]",
+    "encoder.0.self.context": "@ v",
+    "encoder.0.self.residual": "x + self.dropout(",
+    "encoder.0.ff.hidden": "F.relu(",
+    "pooled": "n_real",
+    "head": "self.head(",
+    "logits": "torch.cat([torch.zeros_like",
+}
+OF_LANGUAGE_MODEL = {
+    "decoder.0.self.q": "return x * cos",
+    "decoder.0.self.mask": "tril(",
+    "decoder.0.ff.w_gate": "self.gate_proj(x)",
+    "decoder.0.ff.hidden": "F.silu(",
+    "decoder.0.ff.norm": "torch.rsqrt(",
+    "decoder.0.ff.residual": 'self.norm(step(self, "residual", x + self.dropout(',
+    "logits": "F.linear(x, weight)",
+}
+"""Steps of which a line of another module, or of another branch of it, could be shown."""
+OTHER = {"activation": "swiglu", "norm": "rms", "positions": "rotary", "pre_norm": False}
+
+
+@for_each("model, expected", [(classifier(), OF_CLASSIFIER), (language_model(**OTHER), OF_LANGUAGE_MODEL)])
+def test_steps_point_at_the_lines_one_would_look_for(model: nn.Module, expected: dict[str, str]) -> None:
+    mask = [torch.ones(1, 4, dtype=torch.bool)] if isinstance(model, TextClassifier) else []
+    with trace(model) as t:
+        model(torch.randint(20, (1, 4)), *mask)
+    for id, piece in expected.items():
+        source = t[id].source
+        assert source is not None and piece in source.marked, (id, source)
