@@ -1,0 +1,165 @@
+"""Models: padding, the batch, the future, cache and beam change nothing.
+
+`test_import_families.py` has BERT, GPT-2 and Marian, which are forms of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.helpers.copying import randomise
+from tests.helpers.for_each import for_each
+
+from glassformer.config import ModelConfig
+from glassformer.models import LanguageModel, TextClassifier, Translator
+
+SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
+POSITIONS = st.sampled_from(["sinusoidal", "learned", "rotary", "none"])
+LONGEST_NGRAM, SEEDS = st.sampled_from([0, 2, 5]), st.integers(0, 99)
+
+
+def model_of(kind: Any, **changes: object) -> Any:
+    sizes = (20, 3, 40) if kind is TextClassifier else (20, 40)
+    return randomise(kind(replace(SMALL, **changes), *sizes))
+
+
+@pytest.mark.row("2a", "4.4", "4c")
+@settings(deadline=None, max_examples=40)
+@given(
+    lengths=st.lists(st.integers(1, 10), min_size=1, max_size=4),
+    extra=st.integers(0, 6),
+    pooling=st.sampled_from(["mean", "max", "mean+max", "first"]),
+    positions=POSITIONS,
+    pre_norm=st.booleans(),
+    seed=SEEDS,
+)
+def test_padding_the_batch_and_its_order_change_no_class(lengths, extra, pooling, positions, pre_norm, seed) -> None:
+    torch.manual_seed(seed)
+    model = model_of(TextClassifier, pooling=pooling, positions=positions, pre_norm=pre_norm)
+    texts = [torch.randint(20, (n,)) for n in lengths]
+    alone = torch.cat([model(text[None]) for text in texts])
+    order = torch.randperm(len(texts))
+    ids = torch.randint(20, (len(texts), max(lengths) + extra))  # padding that would be read if it could
+    real = torch.arange(ids.shape[1]) < torch.tensor(lengths)[order][:, None]
+    for row, i in enumerate(order.tolist()):
+        ids[row, : lengths[i]] = texts[i]
+    torch.testing.assert_close(model(ids, real), alone[order], atol=1e-5, rtol=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), min_size=1, max_size=4),
+    extra=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    positions=POSITIONS,
+    pre_norm=st.booleans(),
+    seed=SEEDS,
+)
+def test_padding_and_the_batch_change_no_translation(lengths, extra, positions, pre_norm, seed) -> None:
+    torch.manual_seed(seed)
+    model = model_of(Translator, positions=positions, pre_norm=pre_norm)
+    longest = [max(column) + more for column, more in zip(zip(*lengths, strict=True), extra, strict=True)]
+    src, tgt = (torch.randint(20, (len(lengths), n)) for n in longest)
+    real = torch.arange(longest[0]) < torch.tensor([s for s, _ in lengths])[:, None]
+    together = model(src, tgt, real)
+    for i, (s, t) in enumerate(lengths):
+        alone = model(src[i : i + 1, :s], tgt[i : i + 1, :t])
+        torch.testing.assert_close(together[i : i + 1, :t], alone, atol=1e-5, rtol=1e-5)
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    kind=st.sampled_from([LanguageModel, Translator]),
+    n=st.integers(2, 12),
+    at=st.integers(1, 11),
+    positions=POSITIONS,
+    pre_norm=st.booleans(),
+    max_ngram=LONGEST_NGRAM,
+    seed=SEEDS,
+)
+def test_a_future_token_never_changes_the_past(kind, n, at, positions, pre_norm, max_ngram, seed) -> None:
+    at = min(at, n - 1)
+    torch.manual_seed(seed)
+    model = model_of(kind, positions=positions, pre_norm=pre_norm, max_ngram=max_ngram)
+    source, ids = [torch.randint(20, (2, 5))] * (kind is Translator), torch.randint(20, (2, n))
+    other = ids.clone()
+    other[:, at:] = (ids[:, at:] + torch.randint(1, 20, (2, n - at))) % 20
+    before, after = model(*source, ids), model(*source, other)
+    torch.testing.assert_close(before[:, :at], after[:, :at], atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(before[:, at:], after[:, at:], atol=1e-5)
+    torch.testing.assert_close(model(*source, ids[:, :at]), before[:, :at], atol=1e-5, rtol=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    chunks=st.lists(st.integers(1, 5), min_size=1, max_size=7), positions=POSITIONS, max_ngram=LONGEST_NGRAM, seed=SEEDS
+)
+def test_cached_equals_uncached(chunks, positions, max_ngram, seed) -> None:
+    torch.manual_seed(seed)
+    model = model_of(LanguageModel, positions=positions, max_ngram=max_ngram)
+    ids = torch.randint(20, (3, sum(chunks)))
+    cache = model.new_cache()
+    parts = [model(part, cache=cache) for part in ids.split(chunks, dim=1)]
+    assert cache.length == ids.shape[1]
+    torch.testing.assert_close(torch.cat(parts, dim=1), model(ids), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.row("5.1")
+@settings(deadline=None, max_examples=40)
+@given(
+    chunks=st.lists(st.integers(1, 4), min_size=1, max_size=6), beam=st.integers(1, 3), positions=POSITIONS, seed=SEEDS
+)
+def test_cached_equals_uncached_with_any_beam(chunks, beam, positions, seed) -> None:
+    torch.manual_seed(seed)
+    model = model_of(Translator, positions=positions)
+    src, tgt = torch.randint(20, (2, 5)), torch.randint(20, (2 * beam, sum(chunks)))
+    real = torch.arange(5) < torch.tensor([5, 3])[:, None]
+    memory, cache = model.encode(src, real), model.new_cache()
+    parts = [model.decode(part, memory, real, cache) for part in tgt.split(chunks, dim=1)]
+    whole = model(src.repeat_interleave(beam, 0), tgt, real.repeat_interleave(beam, 0))
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
+
+
+@for_each("max_ngram", [0, 4])
+def test_a_row_may_change_places_in_the_cache(max_ngram: int) -> None:
+    """And be doubled: two rows that were one differ from there on."""
+    model, rows = model_of(LanguageModel, max_ngram=max_ngram), torch.tensor([2, 0, 2])
+    ids = torch.randint(20, (3, 6))
+    cache = model.new_cache()
+    model(ids[:, :4], cache=cache)
+    cache.select(rows)
+    whole = torch.cat([ids[rows][:, :4], torch.randint(20, (3, 2))], dim=1)
+    got = model(whole[:, 4:], cache=cache)
+    torch.testing.assert_close(got, model(whole)[:, 4:], atol=1e-5, rtol=1e-5)
+
+
+def test_sentences_leave_and_hypotheses_change_places() -> None:
+    model = model_of(Translator)
+    src, real = torch.randint(20, (3, 5)), torch.arange(5) < torch.tensor([5, 3, 4])[:, None]
+    tgt = torch.randint(20, (6, 4))  # a beam of two
+    memory, cache = model.encode(src, real), model.new_cache()
+    model.decode(tgt[:, :3], memory, real, cache)
+    sentences, rows = torch.tensor([2, 0]), torch.tensor([5, 5, 1, 0])
+    cache.select(rows, sentences)
+    got = model.decode(tgt[rows][:, 3:], memory[sentences], real[sentences], cache)
+    repeated = sentences.repeat_interleave(2)
+    whole = model(src[repeated], tgt[rows], real[repeated])
+    torch.testing.assert_close(got, whole[:, 3:], atol=1e-5, rtol=1e-5)
+
+
+def test_every_source_token_may_change_every_logit() -> None:
+    model, src, tgt = model_of(Translator), torch.randint(20, (1, 6)), torch.randint(20, (1, 4))
+    others = (src.repeat(6, 1) + torch.eye(6, dtype=torch.long)) % 20
+    assert ((model(others, tgt.repeat(6, 1)) - model(src, tgt)).abs().amax(-1) > 1e-6).all()
+
+
+def test_the_output_bias_is_added_to_each_logit() -> None:
+    model, ids = model_of(Translator, output_bias=True), torch.tensor([[1, 2, 3]])
+    before = model(ids, ids)
+    with torch.no_grad():
+        model.output_bias += torch.arange(20.0)
+    torch.testing.assert_close(model(ids, ids), before + torch.arange(20.0))
