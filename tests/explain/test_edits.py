@@ -1,4 +1,7 @@
-"""Edits against models that were changed by hand, their identities to the bit, and random edit texts."""
+"""Edits against models that were changed by hand, their identities to the bit, the means of `=mean`, and random texts.
+
+The means are over texts and real tokens, taken from the validation split.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,25 @@ import copy
 import itertools
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
-from tests.helpers.inference import Subject, untrained
 from tests.helpers.matrix import stack_of
+from tests.helpers.small import CPU, data_of
 from torch import nn
 
 from glassformer.errors import UsageError
-from glassformer.explain.edits.apply import Edits
+from glassformer.explain.edits import apply as module
+from glassformer.explain.edits.apply import Edits, reference_means
 from glassformer.explain.edits.effects import WhatIf, what_if
 from glassformer.explain.edits.grammar import Edit
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.trace import trace
+from glassformer.run import Run
 from glassformer.utils.device import Computing, tuned
 
 TEXTS = {"classify": "a b good c, d", "translate": "abc de", "lm": "abc ba", "pretrain": "a b [MASK] c, d"}
@@ -36,15 +43,13 @@ FORMS = [
 @pytest.fixture(autouse=True)
 def _explicit_attention() -> Iterator[None]:
     """Compute attention as what is looked at does, whose sums torch's fused kernel adds in another order."""
-    with tuned(torch.device("cpu"), Computing(attention="explicit")):
+    with tuned(CPU, Computing(attention="explicit")):
         yield
 
 
 def explained(task: str, text: str = "", **model: Any) -> Explanation:
-    subject = untrained(task, n_layers=2, d_model=12, n_heads=3, d_ff=20, **model)
-    return explain(
-        subject, TraceRequest(text or TEXTS[task], decode={} if task == "classify" else {"max_new_tokens": 5})
-    )
+    run = subject_of((task, {"d_model": 12, "n_heads": 3, "d_ff": 20} | model))
+    return explain(run, TraceRequest(text or TEXTS[task], decode={} if task == "classify" else {"max_new_tokens": 5}))
 
 
 def logits_of(e: Explanation, change: Any = None) -> torch.Tensor:
@@ -183,7 +188,7 @@ def test_decoding_again_reads_the_edits_at_every_step_and_leaves_the_model_as_it
     changed = copy.deepcopy(e.subject.model)
     with torch.no_grad():
         changed.decoder.layers[0].cross_attention.o_proj.weight[:, 8:12] = 0
-    by_hand = explain(Subject(e.subject.task, changed), e.request)
+    by_hand = explain(Run(Path(), e.run.task, changed, CPU), e.request)
     result = e.what_if("decoder.0.cross.head2=0")
     assert result.answer_after == by_hand.streams[-1].text and result.answer_before == e.streams[-1].text
     given = explain(e.subject, TraceRequest(TEXTS["translate"], target="abc"))
@@ -260,3 +265,65 @@ def test_any_text_has_an_effect_or_is_refused(task: str) -> None:
             assert error.message
             refused += 1
     assert refused > 20 and changed > 20
+
+
+@for_each("task", TEXTS)
+def test_means_are_over_all_tokens_of_all_texts(task: str) -> None:
+    """Each text alone, without padding, and the sum of its rows."""
+    e, split = explained(task), data_of(task).valid
+    subject, t = e.subject, e.subject.task
+    means = reference_means(t, subject.model, split, e.records)
+    assert set(means) == {id for id, record in e.records.items() if module.has_mean(record)}
+    again = reference_means(t, subject.model, split, e.records)
+    assert all(torch.equal(mean, again[id]) for id, mean in means.items())
+    if task == "pretrain":  # its masks are drawn anew, so only the seed gives the same
+        return
+    corpus = t.encode(split, training=False)
+    rows: dict[str, list[torch.Tensor]] = {id: [] for id in means}
+    for row in (row for batch in t.eval_batches(corpus, 1) for row in batch):
+        with trace(subject.model) as one, torch.no_grad():
+            t.logits(subject.model, t.make_batch(corpus, row[None]))
+        for id in rows:
+            value, names = one[id].value, [axis.name for axis in one[id].axes]
+            rows[id].append(value.movedim(names.index("token"), 0) if "token" in names else value[None])
+    for id, mean in means.items():
+        torch.testing.assert_close(mean, torch.cat(rows[id]).mean(dim=0), atol=1e-5, rtol=1e-5, msg=id)
+
+
+@for_each("task", TEXTS)
+def test_a_head_is_set_to_its_mean_at_every_token(task: str) -> None:
+    e, step = explained(task), f"{stack_of(task)}.0.self.context"
+    means = reference_means(e.subject.task, e.subject.model, data_of(task).valid, e.records)
+    tap = Edits([f"{step}[head:1]=mean"], e.records, lambda: means)
+    with trace(e.subject.model, tap=tap) as t, torch.no_grad():
+        e.subject.model(**e.model_inputs)
+    value = t[step].value
+    torch.testing.assert_close(value[1], means[step][1].expand_as(value[1]))
+    torch.testing.assert_close(value[0], e.records[step].value[0])
+    twice = {name: torch.cat([x, x]) for name, x in e.model_inputs.items()}
+    with trace(e.subject.model, lambda _: False, tap=tap), torch.no_grad():
+        both = e.subject.model(**twice)
+    torch.testing.assert_close(both[0], both[1])
+
+
+def test_means_are_computed_once_for_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    e = explained("classify")
+    run, read = Run(tmp_path, e.run.task, e.run.model, CPU), list[str]()
+    (tmp_path / "config.json").write_text("{}")
+
+    def load(*_: Any, **__: Any) -> Any:
+        read.append("data")
+        return data_of("classify")
+
+    monkeypatch.setattr(module, "load_run_data", load)
+    first, second = (explain(run, TEXTS["classify"]).what_if("encoder.0.self.head0=mean") for _ in range(2))
+    assert read == ["data"] and torch.equal(first.trace["logits"].value, second.trace["logits"].value)
+
+
+def test_steps_over_pairs_of_tokens_have_no_mean_and_runs_without_data_are_refused() -> None:
+    e = explained("classify")
+    for step in ("scores", "weights"):
+        with pytest.raises(UsageError, match="no mean over texts"):
+            e.what_if(f"encoder.0.self.{step}=mean")
+    with pytest.raises(UsageError, match="averages over the validation texts of the run, which cannot be read"):
+        e.what_if("encoder.0.self.head0=mean")

@@ -12,7 +12,7 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.collections import QuadMesh
-from tests.helpers.inference import untrained
+from tests.browser.models import subject_of
 
 from glassformer.errors import UsageError
 from glassformer.explain.attribution import Attribution, Faithfulness
@@ -30,7 +30,7 @@ HOSTILE = ["</script>", "$x^2$", "\U0001f600", "漢字", "שלום", "\x00\ufffe
 
 @pytest.fixture(scope="module")
 def explanations() -> dict[str, Explanation]:
-    return {name: explain(untrained(name, n_layers=2, n_heads=2), request) for name, request in REQUESTS.items()}
+    return {name: explain(subject_of((name, {})), request) for name, request in REQUESTS.items()}
 
 
 def drawn(figure: Any) -> list[tuple[Any, np.ma.MaskedArray]]:
@@ -82,7 +82,7 @@ def test_attention_selects_stack_and_block(explanations: dict[str, Explanation])
 
 
 def test_attention_of_a_long_text_keeps_its_values() -> None:
-    e = explain(untrained("lm", n_layers=1, n_heads=1, positions="rotary"), TraceRequest("abcdefg" * 14))
+    e = explain(subject_of(("lm", {"n_layers": 1, "n_heads": 1, "positions": "rotary"})), TraceRequest("abcdefg" * 14))
     figure = e.plot.attention(0, 0)
     [(_, cells)] = drawn(figure)
     np.testing.assert_array_equal(cells.filled(0), np.asarray(e.records["decoder.0.self.weights"])[0])
@@ -91,7 +91,7 @@ def test_attention_of_a_long_text_keeps_its_values() -> None:
 
 @pytest.mark.parametrize("suffix", [".pdf", ".svg", ".png"])
 def test_files_escape_tokens_and_are_deterministic(tmp_path: Path, suffix: str) -> None:
-    e = explain(untrained("classify", n_layers=1, n_heads=1), TraceRequest("a b good c d a b"))
+    e = explain(subject_of(("classify", {"n_layers": 1, "n_heads": 1})), TraceRequest("a b good c d a b"))
     paths = [tmp_path / f"{i}{suffix}" for i in range(2)]
     tokens = [t.replace("漢字", "ßж") for t in HOSTILE] if suffix == ".pdf" else HOSTILE  # embedding takes seconds
     with warnings.catch_warnings():

@@ -7,43 +7,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
 from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.recompute import check_every_record
-from tests.helpers.small import CPU, config_of, data_of
 
-from glassformer.explain.attribution import AttributeRequest, integrated_gradients, make_value_function
+from glassformer.explain.attribution import AttributeRequest, make_value_function
 from glassformer.explain.explanation import Explanation
 from glassformer.run import Run
-from glassformer.tasks import TASKS
 
 PAIRS = "card cards card lost xyzzy card"
-
-
-def hashed_ngram_run(**model: object) -> Run:
-    """Return a language model with random weights, those of the n-grams as large as the others."""
-    config = config_of("lm", word_mask_prob=0.0)
-    small = {"n_layers": 2, "d_model": 16, "d_ff": 24, "dropout": 0.0, "max_ngram": 4}
-    config = replace(config, model=replace(config.model, **(small | model)))
-    task = TASKS["lm"].from_data(config, data_of("lm"))
-    torch.manual_seed(2)
-    network = task.build_model()
-    with torch.no_grad():
-        for name, p in network.named_parameters():
-            p.normal_() if "grams" in name else p.mul_(2.0) if p.ndim > 1 else p.add_(0.3 * torch.randn_like(p))
-    return Run(Path("runs/ngrams"), task, network.eval(), CPU)
 
 
 KINDS: dict[str, tuple[Callable[..., Run], str, dict[str, Any]]] = {
     "ngrams": (ngram_run, "refunds xyzzy card", {}),
     "bigrams": (lambda **changes: ngram_run(bigrams=40, **changes), PAIRS, {}),
-    "hashed": (hashed_ngram_run, "ab cd e", {"max_new_tokens": 1}),
+    "hashed": (lambda **changes: subject_of(("lm", {"max_ngram": 4} | changes)), "ab cd e", {"max_new_tokens": 1}),
 }
 
 
@@ -136,7 +120,8 @@ def test_bigrams_are_added_without_ngrams() -> None:
 @for_each("method", ["erase", "integrated_gradients"])
 def test_erase_removes_what_a_token_is_read_by(kind: str, mask_prob: float, method: str) -> None:
     e = explained(kind, **({} if kind == "hashed" else {"word_mask_prob": mask_prob}))
-    attribution, function, t = e.attribute(method), make_value_function(e, AttributeRequest()), e.run.task.tokenizer
+    attribution, t = e.attribute(method, prediction=e.answered[0]), e.run.task.tokenizer
+    function = make_value_function(e, AttributeRequest())
     [ids], batch = function.ids, e.model_inputs.get("ngram_batch")
     erased_id = function.erase_id if kind == "hashed" else t.mask_id if mask_prob else t.unk_id
     places = [place for place, word in enumerate(function.words["text"]) if word >= 0]
@@ -164,19 +149,3 @@ def test_erase_removes_what_a_token_is_read_by(kind: str, mask_prob: float, meth
         drops = [value([]) - value([place]) for place in places]
         assert attribution.scores["text"] == pytest.approx(drops, abs=1e-5)
         assert kind == "bigrams" or min(map(abs, drops)) > 1e-4
-
-
-def test_integrated_gradients_equal_captum_with_ngrams() -> None:
-    from captum.attr import IntegratedGradients
-
-    value_fn = make_value_function(explained("ngrams"), AttributeRequest())
-    ours, completeness = integrated_gradients(value_fn, tolerance=1e-4)
-    assert completeness.relative < 1e-3
-    erased, kept = (value_fn.embedded(np.full((1, 3), on))[0] for on in (True, False))
-    assert not torch.equal(kept[0, 1], erased[0, 1])
-
-    def f(vectors: torch.Tensor) -> torch.Tensor:
-        return value_fn.quantity(value_fn.logits(value_fn.erased(np.full((len(vectors), 3), False)), [vectors]))
-
-    theirs = IntegratedGradients(f).attribute(kept, erased, n_steps=1000, method="gausslegendre")
-    np.testing.assert_allclose(ours, theirs.sum(-1)[0].detach().numpy(), atol=1e-3)

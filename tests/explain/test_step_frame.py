@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import step_frame
 from step_frame import learn_frame_html, step_address, step_frame_html
+from tests.browser.models import subject_of
 from tests.explain.test_report import Page
-from tests.helpers.inference import untrained
 
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import TraceRequest, explain
@@ -16,7 +16,7 @@ STEPS = ["encoder.0.self.q_proj", "encoder.0.self.weights"]
 
 
 def test_it_holds_the_steps_their_inputs_and_their_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    explanation = explain(untrained("classify"), TEXT)
+    explanation = explain(subject_of(("classify", {})), TEXT)
     html = step_frame_html(explanation, STEPS[::-1], "../assets")
     data = Page(html).data()
     [trace] = data["traces"]
@@ -33,7 +33,7 @@ def test_it_holds_the_steps_their_inputs_and_their_parameters(monkeypatch: pytes
 
 
 def test_what_was_learned_holds_the_loss_before_and_after_and_one_update() -> None:
-    after = explain(untrained("classify"), TraceRequest(TEXT, answer="good", learn_steps=2))
+    after = explain(subject_of(("classify", {})), TraceRequest(TEXT, answer="good", learn_steps=2))
     data = Page(learn_frame_html(after, ["head.weight"], ".")).data()
     before, learned = data["traces"]
     assert not before["learning"]["learned"] and len(learned["learning"]["learned"]["steps"]) == 2
