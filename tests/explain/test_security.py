@@ -1,10 +1,15 @@
-"""Who may ask the server what: names, origins, tokens, types, sizes and speeds, against a real socket."""
+"""Who may ask the server what: names, origins, tokens, types, sizes and speeds, against a real socket.
+
+And the thread that does one after the other.
+"""
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -274,3 +279,29 @@ def test_whoever_leaves_is_not_worked_for(start: Start) -> None:
         assert busy.result().status == 200
     assert client.request("GET", "/api/run").status == 200
     assert service.n_done == 1
+
+
+def test_cancelled_work_is_not_done_and_closing_drops_what_waits() -> None:
+    worker, gate, done = Worker(), threading.Event(), []
+    first = worker.submit(gate.wait)
+    until(first.running)
+    cancelled, dropped = worker.submit(lambda: done.append(1)), worker.submit(lambda: done.append(2))
+    assert cancelled.cancel()
+    threading.Timer(0.1, gate.set).start()
+    worker.close()
+    assert first.done() and dropped.cancelled() and done == []
+    assert not worker._thread.is_alive()
+
+
+def test_an_answer_is_not_kept() -> None:
+    class Large:
+        pass
+
+    worker = Worker()
+    future = worker.submit(Large)
+    kept = weakref.ref(future.result(5))
+    del future
+    worker.submit(lambda: None).result(5)
+    gc.collect()
+    assert kept() is None
+    worker.close()

@@ -1,26 +1,45 @@
-"""The server on three tiny models: what it answers equals what Python computes, and four traces are kept."""
+"""The server on three tiny models: what it answers equals what Python computes, and four traces are kept.
+
+Every JSON object that is sent is compared with the class that its TypeScript interface is made from, and requests are
+checked before a model is run.
+"""
 
 from __future__ import annotations
 
 import gzip
+import json
 import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import fields
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, defstruct
 from tests.explain.test_report import Page
+from tests.helpers.for_each import for_each
 from tests.helpers.serving import DTYPES, TEXTS, Answer, Client, tiny_run
 
+from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
+from glassformer.explain.attribution import Attribution, Erased
+from glassformer.explain.capture.sites import AXES, SITES
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page import service
-from glassformer.explain.page.saved_page import asset
-from glassformer.explain.page.server import TOKEN, PageServer, RequestError, listen
+from glassformer.explain.page.manifest import MAX_F16, MAX_TENSOR_BYTES, Manifest, RunInfo, pack
+from glassformer.explain.page.saved_page import SavedPageData, asset, saved_page_html
+from glassformer.explain.page.server import TOKEN, PageServer, RequestError, listen, tensor_response
+from glassformer.explain.page.service import Service
+from glassformer.explain.page.typescript import INTERFACES, NOT_SENT, PAGE, REQUESTS, types_ts
+from glassformer.explain.streams import Stream, StreamName
 from glassformer.run import Run
 
 Clients = dict[str, tuple[Run, Client]]
@@ -182,7 +201,7 @@ def test_tensors_are_there_while_the_model_computes(monkeypatch: pytest.MonkeyPa
 
 def test_long_texts_leave_no_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MAX_KEPT_TOKENS", 7)
-    kept = service.Service(tiny_run("classify"))
+    kept = Service(tiny_run("classify"))
     first, second = (kept.trace({"text": text})["id"] for text in ("a b good c a", "b bad c"))
     assert kept.tensor(second, "logits", "").size
     with pytest.raises(RequestError, match="no trace"):
@@ -234,3 +253,141 @@ def test_what_is_small_is_sent_at_once() -> None:
     """No connection waits for larger packets; each answer had taken 40 ms."""
     with listen(0) as listener, socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+@for_each(
+    ("array", "requested", "sent", "layout"),
+    [
+        (np.linspace(-3, 3, 12).reshape(3, 4), "f32", "f32", "<f4"),
+        (np.linspace(-3, 3, 12).reshape(3, 4), "f16", "f16", "<f2"),
+        (np.array([1.0, -MAX_F16 * 1.01]), "f16", "f32", "<f4"),
+        (np.array([1.0, -np.inf, np.nan]), "f16", "f16", "<f2"),
+        (np.array([[True, False]]), "f16", "u8", "u1"),
+        (np.array([3, 70_000], dtype=np.int64), "f16", "i32", "<i4"),
+        (np.array(2.5, np.float32), "f32", "f32", "<f4"),
+        (np.zeros((0, 4), np.float32), "f16", "f16", "<f2"),
+        (np.arange(6, dtype=">f4").reshape(2, 3).T, "f32", "f32", "<f4"),
+    ],
+)
+def test_bytes_are_little_endian_rows(array: np.ndarray, requested: str, sent: str, layout: str) -> None:
+    response = tensor_response(array, requested)
+    assert response.headers["X-Dtype"] == sent
+    shape = tuple(int(n) for n in response.headers["X-Shape"].split(",") if n)
+    assert shape == array.shape
+    back = np.frombuffer(response.body, layout).reshape(shape)
+    np.testing.assert_allclose(back, array, rtol=1e-3 if sent == "f16" else 1e-7)
+
+
+def test_what_is_too_large_or_no_type_is_refused() -> None:
+    with pytest.raises(UsageError, match="f32 or f16"):
+        pack(np.zeros(3), "f64")
+    huge = np.broadcast_to(np.float32(0), (MAX_TENSOR_BYTES // 4 + 1,))
+    with pytest.raises(UsageError, match="too large to send"):
+        pack(huge, "f32")
+
+
+NAMES = {"AxisName": Literal[tuple(AXES)], "StreamName": StreamName}
+
+
+@cache
+def struct_of(kind: Any) -> type[Struct]:
+    """Return the class of the objects that an interface describes: each field of its type, and no other field."""
+    optional = {f.name for f in fields(kind)} - REQUESTS[kind] if kind in REQUESTS else set[str]()
+    of: list[tuple[str, Any, Any]] = []
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        left_out = (UNSET,) if get_origin(hint) is NotRequired or name in optional else ()
+        if name not in NOT_SENT.get(kind, ()):
+            of.append((name, strict(hint) | UnsetType if left_out else strict(hint), *left_out))
+    return defstruct(kind.__name__, of, forbid_unknown_fields=True, kw_only=True)
+
+
+def strict(hint: Any) -> Any:
+    """Return a type with every interface in it as `struct_of` has it."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated and not isinstance(args[1], Meta):
+        return NAMES.get(args[1], args[0]) if isinstance(args[1], str) else strict(args[1])
+    if hint in INTERFACES or origin is NotRequired:
+        return struct_of(hint) if hint in INTERFACES else strict(args[0])
+    if not args or origin in (Annotated, Literal):
+        return hint
+    return (Union if origin is UnionType else origin)[tuple(one if one is ... else strict(one) for one in args)]
+
+
+@everyone
+def test_json_matches_the_type_of_its_interface(name: str) -> None:
+    run = tiny_run(name)
+    answering = Service(run, [{"text": TEXTS[name]}])
+    manifest = answering.trace({"text": TEXTS[name], "decode": {"max_new_tokens": 4}})
+    which, first = {"trace": manifest["id"]}, manifest["streams"][0]
+    answers: list[tuple[Any, Any]] = [
+        (manifest, Manifest),
+        (answering.run(), RunInfo),
+        (answering.erase({**which, "erase": {first["name"]: [first["special"].index(False)]}}), Erased),
+        *((answering.attribute({**which, "method": m}), Attribution) for m in ("erase", "integrated_gradients")),
+        (Page(saved_page_html(explain(run, TEXTS[name]), seconds=0)[0]).data(), SavedPageData),
+    ]
+    for value, kind in answers:
+        convert(json.loads(json.dumps(value, allow_nan=False)), strict(kind))
+    for wrong in ({"name": "sauce"}, {"ids": [1, "2"]}, {"more": 1}):
+        with pytest.raises(ValidationError):
+            convert(first | wrong, strict(Stream))
+
+
+def test_the_types_of_the_page_are_those_of_python() -> None:
+    assert (PAGE / "types.ts").read_text(encoding="utf-8") == types_ts(), "run: make web"
+    assert {axis for site in SITES.values() for axis in site.axes} <= AXES.keys()
+
+
+def test_a_request_round_trips_through_json_and_takes_every_decoding_setting() -> None:
+    decode = {f.name: f.default for f in fields(DecodeConfig)}
+    del decode["bleu_tokenize"]  # of scoring, not of decoding
+    data = {"text": "ein\u2028Satz", "prefix": [7, 8], "decode": decode, "checkpoint": "step-00000016"}
+    assert TraceRequest.from_dict(json.loads(json.dumps(data))).to_json() == data
+    assert TraceRequest.from_dict({"text": "a", "target": ""}).to_json() == {"text": "a", "target": ""}
+
+
+@for_each(
+    ("data", "named"),
+    [
+        (None, "must be a table"),
+        ({}, "'text'"),
+        ({"text": 3}, "text must be a string"),
+        ({"text": "\ud800"}, "text must be a string, at most"),
+        ({"text": "x" * 2**21}, "1,048,576"),
+        ({"text": "a", "txt": 1}, "'txt'"),
+        ({"text": "a", "target": []}, "target"),
+        ({"text": "a", "prefix": "12"}, "prefix"),
+        ({"text": "a", "prefix": [1, -1]}, r"prefix must be an array, .* at \[1\]"),
+        ({"text": "a", "prefix": [10**5000]}, "got list at"),
+        ({"text": "a", "prefix": [1] * 5000}, "at most 4,096 long"),
+        ({"text": "a", "checkpoint": "../../etc"}, "checkpoint"),
+        ({"text": "a", "checkpoint": "step-1\n"}, "checkpoint"),
+        ({"text": "a", "member": -1}, r"member must be a whole number in \[0, 99\]"),
+        ({"text": "a", "decode": []}, "decode"),
+        ({"text": "a", "decode": {"beams": 2}}, "'beams'"),
+        ({"text": "a", "decode": {"beam_size": 10**6}}, "beam_size"),
+        ({"text": "a", "decode": {"temperature": float("nan")}}, "temperature"),
+        ({"text": "a", "decode": {"max_new_tokens": 10**7}}, "max_new_tokens"),
+    ],
+)
+def test_a_refusal_names_the_invalid_field(data: Any, named: str) -> None:
+    with pytest.raises(UsageError, match=named) as caught:
+        TraceRequest.from_dict(data)
+    assert len(caught.value.message) < 200
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.dictionaries(st.sampled_from([f.name for f in fields(TraceRequest)]), JSON))
+def test_any_json_is_a_request_or_is_refused(data: dict[str, Any]) -> None:
+    try:
+        request = TraceRequest.from_dict(data)
+    except UsageError:
+        return
+    assert isinstance(request.text, str) and all(type(i) is int for i in request.prefix)
