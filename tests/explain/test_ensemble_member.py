@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
 from tests.helpers.matrix import matrix_run
 from tests.helpers.ngram_runs import ngram_run
@@ -19,7 +18,6 @@ from glassformer.errors import UsageError
 from glassformer.explain import trace
 from glassformer.explain.explanation import TraceRequest, compute_decoding, explain
 from glassformer.explain.page.manifest import run_info
-from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.run import Run
 
 TEXT = "refunds xyzzy card"
@@ -97,14 +95,6 @@ def test_a_trace_of_an_ensemble_names_its_members(run: Run) -> None:
         assert torch.equal(t[f"members.1.{id}"].value, record.value)
     (check,) = t.checks
     assert check.ok
-
-
-def test_a_saved_page_holds_the_weights_of_each_member(run: Run) -> None:
-    first, second = (explain(run, TraceRequest(TEXT, member=m), trace_id=f"t{m}") for m in (1, 2))
-    data = Page(saved_page_html(first, other=second)[0]).data()
-    assert [trace["request"]["member"] for trace in data["traces"]] == [1, 2]
-    assert data["tensors"]["t1"]["ngrams.weight"] != data["tensors"]["t2"]["ngrams.weight"]
-    assert data["erased"][0]["erased"]["original"] == pytest.approx(first.attribute("erase").value, abs=1e-6)
 
 
 @for_each("task", ["translate", "lm"])

@@ -1,4 +1,7 @@
-"""The report is one file that holds its own numbers: parsed as a browser would, against what Python has."""
+"""The report is one file that holds its own numbers: parsed as a browser would, against what Python has.
+
+And a page of some steps: it holds them, what they are computed from, and nothing more.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,25 @@ import hashlib
 import json
 import re
 import time
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import step_frame
+from step_frame import learn_frame_html, step_address, step_frame_html
+from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
-from tests.helpers.serving import DTYPES, TEXTS, tiny_run
+from tests.helpers.matrix import TEXTS as ALL_TEXTS
+from tests.helpers.matrix import matrix_run
+from tests.helpers.serving import DTYPES, TEXTS
 
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.page.saved_page import WHOLE, asset, html_json, saved_attributions, saved_page_html, size_of
+from glassformer.run import Run
 
 HOSTILE = "</script><script>alert(1)</script> <!-- ]]> \u2028 \u2029 & 日本 🙂 \u202eabc good"
 
@@ -52,6 +62,10 @@ class Page(HTMLParser):
 
 def tensor(packed: dict[str, Any]) -> np.ndarray:
     return np.frombuffer(base64.b64decode(packed["data"]), DTYPES[packed["dtype"]]).reshape(packed["shape"])
+
+
+def tiny_run(name: str) -> Run:
+    return subject_of((name, {"n_layers": 1, "d_model": 32, "d_ff": 64}))
 
 
 @pytest.fixture(scope="module", params=list(TEXTS))
@@ -168,15 +182,59 @@ def test_time_that_runs_out_is_reported(name: str, kept: list[str], left: int) -
     assert "by integrated gradients" in dropped[-1]
 
 
-def test_two_to_compare_are_written_at_once(tmp_path: Path) -> None:
-    run = tiny_run("classify")
-    first, second = explain(run, "a good b", trace_id="t1"), explain(run, "a bad b", trace_id="t2")
-    data = Page(saved_page_html(first, other=second)[0]).data()
-    assert [m["request"]["text"] for m in data["traces"]] == ["a good b", "a bad b"]
-    params = data["traces"][0]["params"].keys()
-    assert data["tensors"]["t1"].keys() >= params, "shared parameters are stored once"
-    assert not data["tensors"]["t2"].keys() & params
-    assert "encoder.0.self.weights" in data["tensors"]["t2"]
+TWO: list[tuple[Callable[[], Run], dict[str, Any], dict[str, Any]]] = [
+    (lambda: tiny_run("classify"), {"text": "a good b"}, {"text": "a bad b"}),
+    (lambda: matrix_run("multilabel"), {"text": ALL_TEXTS["multilabel"]}, {"text": "a b good", "label": "good"}),
+    (lambda: matrix_run("classify", 3), {"text": "a good b", "member": 1}, {"text": "a good b", "member": 2}),
+]
+"""Two texts, two labels of a text, and two members of an ensemble."""
+
+
+@for_each(("run", "first", "second"), TWO)
+def test_two_to_compare_store_equal_parameters_once(run: Any, first: Any, second: Any, tmp_path: Path) -> None:
+    made = run()
+    one, other = (explain(made, TraceRequest(**each), trace_id=id) for each, id in ((first, "t1"), (second, "t2")))
+    data = Page(saved_page_html(one, other=other, parameters=True)[0]).data()
+    assert [trace["request"] for trace in data["traces"]] == [first, second]
+    stored = data["tensors"]
+    for id in data["traces"][0]["params"]:
+        assert (id in stored["t2"]) == (not np.array_equal(one[id], other[id])), "what both share is stored once"
+        for e in (one, other):
+            packed = stored[e.id].get(id) or stored["t1"][id]
+            np.testing.assert_allclose(tensor(packed), e[id], rtol=1e-3, atol=1e-6, err_msg=id)
+    assert "encoder.0.self.weights" in stored["t2"]
     assert {a["request"]["trace"] for a in data["attributions"]} == {"t1", "t2"}
-    first.save(tmp_path / "new" / "a.html")
+    one.save(tmp_path / "new" / "a.html")
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["a.html"]
+
+
+STEPS = ["encoder.0.self.q_proj", "encoder.0.self.weights"]
+
+
+def test_it_holds_the_steps_their_inputs_and_their_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    explanation = explain(tiny_run("classify"), TEXTS["classify"])
+    html = step_frame_html(explanation, STEPS[::-1], "../assets")
+    data = Page(html).data()
+    [trace] = data["traces"]
+    assert [node["id"] for node in trace["nodes"]] == STEPS
+    inputs = {id for node in trace["nodes"] for id in node["inputs"]}
+    assert data["tensors"][trace["id"]].keys() == {*STEPS, *inputs, *trace["params"]}
+    assert 'src="../assets/whole.js"' in html and 'href="../assets/app.css"' in html
+    assert step_address("encoder.0.self.q", head=1) == "#/step?node=encoder.0.self.q&head=1&frame=step"
+    with pytest.raises(UsageError, match=r"no step 'encoder.9'"):
+        step_frame_html(explanation, ["encoder.9"], ".")
+    monkeypatch.setattr(step_frame, "MAX_BYTES", 1000)
+    with pytest.raises(UsageError, match="bytes, more than"):
+        step_frame_html(explanation, STEPS, ".")
+
+
+def test_what_was_learned_holds_the_loss_before_and_after_and_one_update() -> None:
+    after = explain(tiny_run("classify"), TraceRequest(TEXTS["classify"], answer="good", learn_steps=2))
+    data = Page(learn_frame_html(after, ["head.weight"], ".")).data()
+    before, learned = data["traces"]
+    assert not before["learning"]["learned"] and len(learned["learning"]["learned"]["steps"]) == 2
+    losses = {"loss", "loss.each", "loss.probabilities", "loss.targets"}
+    assert data["tensors"][before["id"]].keys() == losses
+    kept = data["tensors"][learned["id"]].keys() - losses
+    assert {"head.weight", "head.weight.before", "head.weight.clipped_grad"} < kept
+    assert all(id.startswith("head.weight") for id in kept) and [*learned["params"]] == ["head.weight"]

@@ -24,9 +24,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, defstruct
+from tests.browser.models import subject_of
 from tests.explain.test_report import Page
 from tests.helpers.for_each import for_each
-from tests.helpers.serving import DTYPES, TEXTS, Answer, Client, tiny_run
+from tests.helpers.serving import DTYPES, TEXTS, Answer, Client
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import UsageError
@@ -49,7 +50,7 @@ EDIT = "encoder.0.self.context[head:0]=0"
 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[Clients]:
-    runs = {name: tiny_run(name) for name in TEXTS}
+    runs = {name: subject_of((name, {})) for name in TEXTS}
     with ExitStack() as stack:
         served = {n: stack.enter_context(PageServer(r, port=0, start=[{"text": TEXTS[n]}])) for n, r in runs.items()}
         yield {name: (runs[name], Client(s.port, s.token)) for name, s in served.items()}
@@ -162,7 +163,7 @@ def test_a_page_is_saved_with_its_edits_and_second_text(client: Client, monkeypa
 
 
 def test_four_traces_are_kept_the_least_used_goes() -> None:
-    with PageServer(tiny_run("classify"), port=0) as server:
+    with PageServer(subject_of(("classify", {})), port=0) as server:
         client = Client(server.port, server.token)
         ids = [client.post("/api/trace", {"text": word}).json()["id"] for word in ("a", "b", "c", "d")]
         assert len(set(ids)) == 4
@@ -184,7 +185,7 @@ def test_tensors_are_there_while_the_model_computes(monkeypatch: pytest.MonkeyPa
         raise UsageError("late")
 
     monkeypatch.setattr("glassformer.explain.page.service.attribute", slowly)
-    run, request = tiny_run("translate", max_len=300), {"text": "abcdefg" * 25, "target": "abc"}
+    run, request = subject_of(("translate", {}), max_len=300), {"text": "abcdefg" * 25, "target": "abc"}
     reference = explain(run, TraceRequest.from_dict(request))
     with PageServer(run, port=0) as server, ThreadPoolExecutor(2) as pool:
         client = Client(server.port, server.token)
@@ -201,7 +202,7 @@ def test_tensors_are_there_while_the_model_computes(monkeypatch: pytest.MonkeyPa
 
 def test_long_texts_leave_no_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MAX_KEPT_TOKENS", 7)
-    kept = Service(tiny_run("classify"))
+    kept = Service(subject_of(("classify", {})))
     first, second = (kept.trace({"text": text})["id"] for text in ("a b good c a", "b bad c"))
     assert kept.tensor(second, "logits", "").size
     with pytest.raises(RequestError, match="no trace"):
@@ -225,7 +226,7 @@ def test_the_browser_opens_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> N
     """The token is in the fragment, which is not sent."""
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    server = PageServer(tiny_run("classify"), port=0)
+    server = PageServer(subject_of(("classify", {})), port=0)
     server.stop()
     thread = threading.Thread(target=server.run, args=(True,))  # a browser's test may have a loop running in this one
     thread.start()
@@ -315,7 +316,7 @@ def strict(hint: Any) -> Any:
 
 @everyone
 def test_json_matches_the_type_of_its_interface(name: str) -> None:
-    run = tiny_run(name)
+    run = subject_of((name, {}))
     answering = Service(run, [{"text": TEXTS[name]}])
     manifest = answering.trace({"text": TEXTS[name], "decode": {"max_new_tokens": 4}})
     which, first = {"trace": manifest["id"]}, manifest["streams"][0]

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.explain.test_report import Page, tensor
 from tests.explain.test_sweeps import with_snapshot
 from tests.helpers.for_each import for_each
 from tests.helpers.matrix import TEXTS, matrix_run, with_temperature
@@ -17,7 +16,6 @@ from tests.helpers.small import data_of
 
 from glassformer.errors import UsageError
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
-from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.watch import probe
 from glassformer.run import Run
 
@@ -61,17 +59,6 @@ def test_snapshots_and_initial_weights_answer_for_one_label_or_word(task: str, t
     before, sweep = log_prob(initial["logits"]), e.sweep("parts")
     after = [log_prob(initial.what_if(*row.edits).trace["logits"].value.numpy()) for row in sweep.rows]
     assert sweep.untrained == pytest.approx(max(abs(one - before) for one in after), abs=1e-6)
-
-
-def test_a_saved_page_has_the_head_of_each_label() -> None:
-    run, text = matrix_run("multilabel"), TEXTS["multilabel"]
-    first = explain(run, TraceRequest(text))
-    second = explain(run, TraceRequest(text, label="good"), trace_id="t2")
-    assert shown(first) != shown(second)
-    tensors = Page(saved_page_html(first, other=second, parameters=True, seconds=0)[0]).data()["tensors"]
-    assert "embedding.weight" not in tensors["t2"], "what both share is stored once"
-    for e in (first, second):
-        np.testing.assert_allclose(tensor(tensors[e.id]["head.weight"]), e["head.weight"], rtol=1e-3)
 
 
 @each_task

@@ -1,4 +1,4 @@
-"""Tiny runs to serve, and a client that asks for exactly what it is told to.
+"""Texts to explain, and a client of the server that asks for exactly what it is told to.
 
 A browser would have better manners.
 """
@@ -8,27 +8,13 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-from tests.helpers.small import CPU, small
-
 from glassformer.explain.page.server import TOKEN
-from glassformer.run import Run
 
 TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc"}
 DTYPES = {"f32": "<f4", "f16": "<f2", "i32": "<i4", "u8": "u1"}
-
-
-def tiny_run(name: str, max_len: int = 24) -> Run:
-    """A model with random weights, as `glassformer.load` would give it."""
-    torch.manual_seed(0)
-    task = small(name).task
-    config = replace(task.config, text=replace(task.config.text, max_len=max_len))
-    task = type(task)(config, task.tokenizer, task.label_names)
-    return Run(Path("runs") / name, task, task.build_model().eval(), CPU)
 
 
 @dataclass(frozen=True)
