@@ -150,10 +150,6 @@ def test_the_command_the_page_and_python_answer_the_same(task: str, case: str) -
     for one in (live, printed):
         assert one["answer"] == e.answer and run.precision == "fp32"
         assert one["predictions"] == as_json(live["predictions"])
-    together = e.answer if e.together is None else e.together
-    keys = {"classify": "label", "translate": "translation", "pretrain": "filled"}
-    if task in keys:
-        assert run.predict(e.request.text, **e.request.decode)[keys[task]] == together["headline"]
     edit = f"{stack_of(task)}.0.self.out=0"
     assert effect(with_edits(e, [edit]))[0]["effects"] == e.what_if(edit).to_json()["effects"]
 
