@@ -12,72 +12,51 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
-from tests.helpers.small import CPU, config_of, data_of
 
-from glassformer.config import ModelConfig
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.capture.slices import take_slice
 from glassformer.explain.edits.effects import prediction_index
 from glassformer.explain.explanation import Explanation, TraceRequest, compute_decoding, explain
 from glassformer.explain.page.manifest import plain, run_info
 from glassformer.explain.page.saved_page import written
-from glassformer.models import Translator
 from glassformer.run import Run
 from glassformer.runs.model_folder import save_checkpoint, save_snapshot
-from glassformer.tasks import TASKS
 from glassformer.training.loop import TrainState
 
 TEXTS = {"classify": "a b good c, d", "translate": "abcde", "lm": "abc ba"}
-MODEL = ModelConfig(n_layers=2, d_model=16, n_heads=2, d_ff=32, dropout=0.1)
 Runs = dict[str, Run]
 
 
-def run_of(name: str, path: Path = Path("runs"), max_len: int = 24, seed: int = 3, **model: object) -> Run:
-    """Return a run with random weights whose predictions do not depend on rounding."""
-    config = replace(config_of(name), model=replace(MODEL, **model))
-    config = replace(config, text=replace(config.text, max_len=max_len))
-    task = TASKS[config.task].from_data(config, data_of(name))
-    torch.manual_seed(seed)
-    network = task.build_model()
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.mul_(1.7)
-    return Run(path, task, network.eval(), CPU)
-
-
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return {name: run_of(name, tmp_path_factory.mktemp(name)) for name in TEXTS}
+def runs() -> Runs:
+    return {name: subject_of((name, {})) for name in TEXTS}
 
 
 @for_each(
-    ("text", "options"),
+    ("name", "text", "options"),
     [
-        ("abcde", {"beam_size": 4, "n_best": 3}),
-        ("abcdefg" * 5, {"beam_size": 1}),
-        ("  ", {"beam_size": 2}),
-        ("", {"sample": True}),
-        ("gab", {"sample": True, "temperature": 0.7, "n_best": 2}),
+        ("translate", "abcde", {"beam_size": 4, "n_best": 3}),
+        ("translate", "abcdefg" * 5, {"beam_size": 1}),
+        ("translate", "  ", {"beam_size": 2}),
+        ("translate", "", {"sample": True}),
+        ("translate", "gab", {"sample": True, "temperature": 0.7, "n_best": 2}),
+        ("lm", "abc ba", {"decode_seed": 1}),
+        *(("lm", text, {"decode_seed": 0}) for text in ("abc ba", "", "abcd " * 9)),
     ],
 )
-def test_a_translator_answers_as_predict(runs: Runs, text: str, options: dict[str, object]) -> None:
-    options = options | {"max_new_tokens": 9}
-    e, expected = runs["translate"].explain(text, **options), runs["translate"].predict(text, **options)
-    assert e.answer["headline"] == expected["translation"] == e.streams[1].text
-    assert e.decode.hypotheses[0].score == pytest.approx(expected["score"], abs=1e-5)
-    best = expected.get("n_best", [])
-    assert [h.text for h in e.decode.hypotheses[: len(best)]] == [h["translation"] for h in best]
-
-
-@for_each(("text", "seed"), [("abc ba", 0), ("abc ba", 1), ("", 0), ("abcd " * 9, 0)])
-def test_a_language_model_answers_as_predict(runs: Runs, text: str, seed: int) -> None:
-    e = runs["lm"].explain(text, max_new_tokens=9, decode_seed=seed)
-    n = e.decode.settings.max_new_tokens  # fewer where the context is full
-    expected = runs["lm"].predict(text, max_new_tokens=n, decode_seed=seed)
-    assert e.answer["headline"] == expected["text"]
-    assert len(e.streams[0]) <= 24
+def test_what_is_written_is_that_of_predict(runs: Runs, name: str, text: str, options: dict[str, Any]) -> None:
+    e = runs[name].explain(text, **options, max_new_tokens=9)
+    n = e.decode.settings.max_new_tokens  # fewer where the context of a language model is full
     assert (n < 9) == any("max_new_tokens was lowered" in warning for warning in e.warnings)
+    expected, best = runs[name].predict(text, **options, max_new_tokens=n), e.decode.hypotheses
+    assert e.answer["headline"] == expected["text" if name == "lm" else "translation"]
+    assert name == "lm" or e.answer["headline"] == e.streams[1].text
+    assert name == "lm" or best[0].score == pytest.approx(expected["score"], abs=1e-5)
+    others = [hypothesis["translation"] for hypothesis in expected.get("n_best", [])]
+    assert [hypothesis.text for hypothesis in best[: len(others)]] == others
+    assert all(len(stream) <= 25 for stream in e.streams), "24, and the start token of a translation"
 
 
 @for_each("name", TEXTS)
@@ -152,8 +131,7 @@ def test_an_empty_text_and_truncated_and_unknown_tokens_are_warned_of(runs: Runs
     assert (
         e.streams[0].padding == [True] and not e["encoder.0.self.mask"].any() and not e["encoder.0.self.weights"].any()
     )
-    text, run = " ".join(["a"] * 20 + ["zzz"] + ["b"] * 20), run_of("classify")
-    object.__setattr__(run.task.config, "text", replace(run.task.config.text, truncate="head+tail"))
+    text, run = " ".join(["a"] * 20 + ["zzz"] + ["b"] * 20), subject_of(("classify", {}), truncate="head+tail")
     e = run.explain(text)
     assert "the text was truncated from 41 to 24 tokens, keeping its beginning and end" in e.warnings
     stream = e.streams[0]
@@ -261,14 +239,9 @@ def test_options_that_do_not_exist_or_have_a_wrong_type_are_refused(runs: Runs) 
 
 
 def test_an_unfinished_translation_and_a_full_context(runs: Runs) -> None:
-    model = runs["translate"].model
-    assert isinstance(model, Translator)
-    weights = model.tgt_embedding.weight.detach()
-    weights[3] -= 9  # [EOS] is out of reach
-    try:
-        e = runs["translate"].explain("abcdefg", beam_size=1, max_new_tokens=200)
-    finally:
-        weights[3] += 9
+    run = subject_of(("translate", {"output_bias": True}))
+    run.model.get_parameter("output_bias").detach()[3] = -99  # [EOS] is out of reach
+    e = run.explain("abcdefg", beam_size=1, max_new_tokens=200)
     assert len(e.decode.hypotheses[0].ids) == len(e.streams[1]) == 25 and "truncated" in e.answer["detail"]
     assert e.predictions[-1].actual is not None and is_decoded_as_traced(e) and all(c.ok for c in e.checks)
     e = runs["lm"].explain("abcdefg" * 6, max_new_tokens=12)
@@ -284,7 +257,7 @@ def test_an_unfinished_translation_and_a_full_context(runs: Runs) -> None:
     [("classify", 700, "beginning"), ("translate", 512, "beginning"), ("lm", 700, "end"), ("lm", 520, "end")],
 )
 def test_a_text_above_512_tokens_is_cut_with_a_sentence(name: str, max_len: int, kept: str) -> None:
-    run = run_of(name, max_len=max_len, n_layers=1)
+    run = subject_of((name, {"n_layers": 1}), max_len=max_len)
     e = explain(run, TraceRequest("a b c d e f g " * 100, decode={} if name == "classify" else {"max_new_tokens": 2}))
     n = len(e.streams[0])
     assert (250 < n <= 512 and n <= e.records["logits"].shape[0]) or name in ("classify", "translate")
@@ -297,7 +270,7 @@ def test_a_text_above_512_tokens_is_cut_with_a_sentence(name: str, max_len: int,
 
 
 def test_weights_that_are_not_finite_are_refused() -> None:
-    run = run_of("classify")
+    run = subject_of(("classify", {}))
     with torch.no_grad():
         next(run.model.parameters()).fill_(float("nan"))
     with pytest.raises(DivergedError):
@@ -305,8 +278,8 @@ def test_weights_that_are_not_finite_are_refused() -> None:
 
 
 def test_checkpoints_and_snapshots_are_explained(tmp_path: Path) -> None:
-    run = run_of("classify", tmp_path)
-    state = TrainState(run_of("classify", tmp_path, seed=5).model, run.task)
+    run = subject_of(("classify", {}))
+    run.path, state = tmp_path, TrainState(run.task.build_model(), run.task)
     assert state.ema is not None
     for tensor in state.ema.values():
         tensor.mul_(0.5)  # so that the two sets of weights differ
