@@ -1,16 +1,21 @@
-"""Learning one answer: the optimizer's steps are those of the training loop, and nothing of the run changes."""
+"""Learning one answer: the optimizer's steps are those of the training loop, and nothing of the run changes.
+
+And what the page gets of it: gradients, what is refused, known answers, and the tensors of the last update.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
 from tests.helpers.matrix import ANSWERS, LONG, TEXTS, matrix_run
 from tests.helpers.small import CPU, config_of, data_of
@@ -19,15 +24,30 @@ from tests.helpers.tiny_runs import Runs
 import glassformer
 from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
-from glassformer.explain.explanation import Explanation, TraceRequest
-from glassformer.explain.learn.learning import Learner, LearningFacts, encode_answer, own_answer, training_settings
+from glassformer.explain.explanation import Explanation, TraceRequest, explain
+from glassformer.explain.learn.backward import is_gradient
+from glassformer.explain.learn.learning import (
+    Learner,
+    LearningFacts,
+    encode_answer,
+    own_answer,
+    training_settings,
+    update_of,
+)
 from glassformer.explain.one_label import looked_at
+from glassformer.explain.page.manifest import manifest, run_info
+from glassformer.explain.page.saved_page import saved_page_html
+from glassformer.explain.page.server import PageServer
+from glassformer.explain.page.service import Service
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
 from glassformer.tasks import TASKS
 from glassformer.training.loop import RunContext, TrainState, optimizer_step
 
+WEIGHT = "encoder.layers.0.self_attention.q_proj.weight"
 
+
+@cache
 def learn(task: str, steps: int = 0, members: int = 1, answer: str = "", **options: Any) -> Explanation:
     """Return what the last member learned, with large steps."""
     options = {"lr": 0.02, "optimizer": "adamw"} | options
@@ -252,3 +272,90 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, cli: Callable)
     ):
         refused = cli("learn", runs.classify, "a film", "neg", *flags)
         assert refused.code == 2 and words in refused.err
+
+
+def test_gradients_are_listed_apart_from_the_steps_of_the_forward_pass() -> None:
+    sent = manifest(learn("classify", 1))
+    assert [node["id"] for node in sent["nodes"]][-4:] == ["loss.probabilities", "loss.targets", "loss.each", "loss"]
+    assert not any(is_gradient(node["id"]) for node in sent["nodes"])
+    assert all(is_gradient(node["id"]) for node in sent["gradients"])
+    assert [node["id"] for node in sent["gradients"]][:2] == ["loss.grad", "loss.each.grad"]
+    plain = manifest(matrix_run("classify").explain(TEXTS["classify"]))
+    assert plain["gradients"] == [] and plain["refused"] == {}
+    assert sent["refused"]["edits"] == "a model learns without edits only"
+    long = manifest(matrix_run("classify").explain("a" * 180))
+    assert long["refused"]["learn"] == "learning takes up to 128 tokens, and this text has 180"
+    assert long["refused"]["edits"].endswith("at most 128 tokens, and this one has 180")
+    vector = explain(subject_of(("embed", {})), "a film was good")
+    assert manifest(vector)["refused"]["learn"] == "a bare encoder has no answer to learn"
+
+
+def test_the_page_of_an_answer_to_learn_opens_on_the_screen_learn() -> None:
+    run = matrix_run("classify")
+    for start, screen in (([learn("classify")], "learn"), ([], "flow"), ([run.explain("a b")], "flow")):
+        with PageServer(run, port=0, start=start) as server:
+            assert server.address.partition("#/")[2].startswith(f"{screen}?access=")
+
+
+@for_each(("optimizer", "kept"), [("adamw", {"exp_avg", "exp_avg_sq"}), ("sgd", set()), ("muon", {"momentum_buffer"})])
+def test_the_last_update_of_a_parameter_can_be_read(optimizer: str, kept: set[str]) -> None:
+    e, first = (learn("classify", steps, optimizer=optimizer) for steps in (2, 1))
+    base, facts, _ = parts(e)
+    averages = {f"{WEIGHT}.{name}{when}" for name in kept for when in ("", "_before")}
+    assert set(update_of(e, WEIGHT)) == {WEIGHT, f"{WEIGHT}.before", f"{WEIGHT}.clipped_grad"} | averages
+    after, before = e[WEIGHT], e.tensor(f"{WEIGHT}.before", "out:3")
+    assert before.shape == after[3].shape and not np.array_equal(before, after[3])
+    for name in kept:
+        assert not np.array_equal(e[f"{WEIGHT}.{name}"], e[f"{WEIGHT}.{name}_before"])
+        assert not first[f"{WEIGHT}.{name}_before"].any(), "before the first step there is no average"
+        assert np.array_equal(first[f"{WEIGHT}.{name}"], e[f"{WEIGHT}.{name}_before"])
+    assert np.array_equal(first[f"{WEIGHT}.before"], base[WEIGHT])
+    [constants] = [group.constants for group in facts.groups if WEIGHT in group.params]
+    before, gradient = (e[f"{WEIGHT}.{name}"] for name in ("before", "clipped_grad"))
+    if optimizer == "sgd":
+        np.testing.assert_allclose(after, before - constants["lr"] * gradient, atol=1e-7)
+    if optimizer == "adamw":
+        average = constants["beta1"] * e[f"{WEIGHT}.exp_avg_before"] + (1 - constants["beta1"]) * gradient
+        np.testing.assert_allclose(e[f"{WEIGHT}.exp_avg"], average, atol=1e-7)
+    assert update_of(base, WEIGHT) == []
+    with pytest.raises(UsageError):
+        base.tensor(f"{WEIGHT}.exp_avg")
+
+
+def test_a_step_says_whether_the_answer_was_the_most_probable() -> None:
+    base, _, learned = parts(learn("classify", 30))
+    assert learned.right and learned.steps[-1].right
+    assert learned.steps[0].right == (base.answer["headline"] == ANSWERS["classify"])
+
+
+def test_the_learning_rate_of_muon_keeps_its_ratio() -> None:
+    run = matrix_run("classify")
+    config, requested = run.task.config.train, TraceRequest("a", lr=run.task.config.train.lr * 10, optimizer="muon")
+    settings = training_settings(run, requested)
+    assert settings.matrix_lr == pytest.approx(10 * config.matrix_lr) and settings.optimizer == "muon"
+    assert training_settings(run, replace(requested, lr=None)).matrix_lr == config.matrix_lr
+
+
+def test_a_run_sends_how_it_was_trained_and_known_answers(runs: Runs) -> None:
+    trained = glassformer.load(runs.classify, device="cpu")
+    sent, config = run_info(trained)["learn"], trained.task.config.train
+    assert (sent["optimizer"], sent["lr"]) == (config.optimizer, config.lr)
+    assert sent["examples"] and {one["answer"] for one in sent["examples"]} <= {"pos", "neg"}
+    one = sent["examples"][0]
+    after = explain(trained, TraceRequest(one["text"], answer=one["answer"], learn_steps=1)).learning
+    assert after is not None and after.learned is not None and after.learned.others
+
+
+def test_a_full_saved_page_says_what_it_lacks_of_learning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassformer.explain.page.saved_page.UPDATES_BYTES", 20_000)
+    _, dropped = saved_page_html(learn("classify", 1), seconds=1)
+    assert any(sentence.startswith("Learn: the updates of ") for sentence in dropped)
+
+
+def test_a_request_is_answered_from_what_is_kept() -> None:
+    service = Service(matrix_run("classify"))
+    request = {"text": TEXTS["classify"], "answer": "good", "learn_steps": 1}
+    first = service.trace(request)
+    assert service.trace(request)["id"] == first["id"]
+    assert service.trace(request | {"learn_steps": 0})["id"] == f"{first['id']}-before"
+    assert service.tensor(first["id"], f"{WEIGHT}.before", "").shape == (16, 16)
