@@ -26,14 +26,7 @@ from glassformer.data.splits import Split, TextData
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.learn.backward import is_gradient
-from glassformer.explain.learn.learning import (
-    Learner,
-    LearningFacts,
-    encode_answer,
-    own_answer,
-    training_settings,
-    update_of,
-)
+from glassformer.explain.learn.learning import Learner, encode_answer, own_answer, training_settings, update_of
 from glassformer.explain.one_label import looked_at
 from glassformer.explain.page.manifest import manifest, run_info
 from glassformer.explain.page.saved_page import saved_page_html
@@ -55,7 +48,7 @@ def learn(task: str, steps: int = 0, members: int = 1, answer: str = "", **optio
     return run.learn(TEXTS[task], answer or ANSWERS[task], steps=steps, member=members - 1, **options)
 
 
-def parts(e: Explanation) -> tuple[Explanation, LearningFacts, Any]:
+def parts(e: Explanation) -> tuple[Explanation, Any, Any]:
     """Return what was before, what was to be learned and what was learned."""
     assert e.base is not None and e.learning is not None
     return e.base, e.learning, e.learning.learned
