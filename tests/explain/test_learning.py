@@ -5,6 +5,7 @@ And what the page gets of it: gradients, what is refused, known answers, and the
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,11 +19,11 @@ import torch
 from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
 from tests.helpers.matrix import ANSWERS, LONG, TEXTS, matrix_run
-from tests.helpers.small import CPU, config_of, data_of
+from tests.helpers.small import CPU, small, without_dropout
 from tests.helpers.tiny_runs import Runs
 
 import glassformer
-from glassformer.data.splits import Split, TextData
+from glassformer.data.splits import Split
 from glassformer.errors import CheckpointError, UsageError
 from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.explain.learn.backward import is_gradient
@@ -34,8 +35,6 @@ from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
 from glassformer.models.ensemble import members_of
 from glassformer.run import Run
-from glassformer.tasks import TASKS
-from glassformer.training.loop import RunContext, TrainState, optimizer_step
 
 WEIGHT = "encoder.layers.0.self_attention.q_proj.weight"
 
@@ -58,30 +57,21 @@ def parts(e: Explanation) -> tuple[Explanation, Any, Any]:
 @for_each("optimizer", ["sgd", "adam", "adamw", "muon"])
 def test_steps_are_those_of_the_training_loop(task: str, optimizer: str) -> None:
     """Three steps give the same weights and states, to the bit, as the loop's own step on a batch of this text."""
-    config = config_of(task, optimizer=optimizer, ema_decay=0.0, word_mask_prob=0.0, word_unknown_prob=0.0)
-    config = replace(config, train=replace(config.train, adversarial=0.0), model=replace(config.model, dropout=0.0))
-    built = TASKS[task].from_data(config, data_of(task))
-    torch.manual_seed(2)
-    model = built.build_model()
-    run = Run(Path("runs") / task, built, model.eval(), CPU)
-    text, answer = TEXTS[task], ANSWERS[task]
-    encoded = encode_answer(run, TraceRequest(text), answer)
-    learner = Learner(looked_at(run, TraceRequest(text)), encoded, training_settings(run, TraceRequest(text)))
-
-    one = Split([text], [answer], "one")
-    corpus = built.encode(one, training=True)
-    context = RunContext(TextData(one, one, one), built, corpus, corpus, CPU)
-    looped = built.build_model()
-    looped.load_state_dict(model.state_dict())
-    state = TrainState(looped, built)
+    off = {"ema_decay": 0.0, "word_mask_prob": 0.0, "word_unknown_prob": 0.0, "adversarial": 0.0}
+    loop = small(task, optimizer=optimizer, **off)
+    state = loop.new_state()
+    run = Run(Path("runs") / task, loop.task, copy.deepcopy(without_dropout(state.model)).eval(), CPU)
+    request, text, answer = TraceRequest(TEXTS[task]), TEXTS[task], ANSWERS[task]
+    learner = Learner(looked_at(run, request), encode_answer(run, request, answer), training_settings(run, request))
+    corpus = loop.task.encode(Split([text], [answer], "one"), training=True)
     for _ in range(3):
         learner.step()
-        batch = built.make_batch(corpus, np.array([0]))
-        loss, norm = optimizer_step(state, context, [batch], config.train.lr)[:2]
+        batch = loop.task.make_batch(corpus, np.array([0]))
+        loss, norm = loop.update(state, [batch], loop.config.train.lr)
         assert learner.steps[-1].grad_norm == norm
         assert learner.steps[-1].loss == pytest.approx(loss, rel=1e-6)  # the loop divides in double precision
         learned = dict(learner.model.named_parameters())
-        for name, p in looped.named_parameters():
+        for name, p in state.model.named_parameters():
             assert torch.equal(p, learned[name]), name
             for key, value in state.optimizer.state.get(p, {}).items():
                 assert torch.equal(value, learner.optimizer.state[learned[name]][key]), (name, key)

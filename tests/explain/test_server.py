@@ -84,16 +84,6 @@ def test_a_run_and_every_tensor_of_a_text_are_what_python_has(clients: Clients, 
         np.testing.assert_array_equal(values(answer), reference.tensor(id), err_msg=id)
 
 
-def test_slices_and_half_precision(client: Client) -> None:
-    trace = client.post("/api/trace", {"text": TEXTS["classify"]}).json()["id"]
-    base = f"/api/trace/{trace}/t/encoder.0.self.weights"
-    whole = values(client.request("GET", base))
-    np.testing.assert_array_equal(values(client.request("GET", f"{base}?slice=head:1")), whole[1])
-    half = client.request("GET", f"{base}?slice=head:1%3Btoken:0-2&dtype=f16")
-    assert half.headers["x-dtype"] == "f16"
-    np.testing.assert_allclose(values(half), whole[1, :2], atol=5e-4)
-
-
 def test_what_is_not_there_or_no_question_is_refused_with_a_sentence(clients: Clients) -> None:
     client, translator = clients["classify"][1], clients["translate"][1]
     trace = client.post("/api/trace", {"text": "a", "edits": [EDIT]}).json()["id"]

@@ -16,7 +16,6 @@ from torch.nn import functional as F
 
 import glassformer.nn.attention as MODULE
 from glassformer.nn.attention import KVCache, Mask, MultiHeadAttention, attention, causal_mask, fused_attention
-from glassformer.nn.embeddings import Rotation
 from glassformer.nn.steps import report_to
 from glassformer.utils.device import Computing, tuned
 
@@ -172,18 +171,6 @@ def test_without_the_last_layer_the_values_of_a_head_reach_its_own_features_alon
 def test_heads_that_do_not_divide_the_width_are_refused() -> None:
     with pytest.raises(ValueError, match="multiple of n_heads 3"):
         MultiHeadAttention(8, 3)
-
-
-def test_rotary_positions_are_relative() -> None:
-    """Queries and keys are turned alike: the same text further on in a book is attended to in the same way."""
-    m, x = MultiHeadAttention(8, 2).eval(), torch.randn(2, 6, 8)
-    here, further, reversed_ = (
-        m(x, rotation=Rotation.at(positions[None], 4))
-        for positions in (torch.arange(6), torch.arange(6) + 50, torch.arange(6).flip(0))
-    )
-    torch.testing.assert_close(here, further, atol=1e-4, rtol=1e-4)
-    assert not torch.allclose(here, m(x), atol=1e-3)
-    assert not torch.allclose(here, reversed_, atol=1e-3)
 
 
 def test_cross_attention_reads_its_memory_once() -> None:
