@@ -50,12 +50,6 @@ def last(explanation: Explanation) -> int:
     return max(0, len(explanation.predictions) - 2)
 
 
-def actual_of(explanation: Explanation, i: int) -> int:
-    actual = explanation.predictions[i].actual
-    assert actual is not None
-    return actual.id
-
-
 def quantity(explanation: Explanation, erased: dict[str, list[int]], request: AttributeRequest) -> float:
     """Return the explained quantity: replace the ids and call the whole model once."""
     subject, inputs = explanation.subject, {k: v.clone() for k, v in explanation.model_inputs.items()}
@@ -172,7 +166,7 @@ def test_integrated_gradients_report_errors_that_cancel(monkeypatch: pytest.Monk
 def test_a_token_is_contrasted_with_a_foil_and_a_class_with_the_second_best() -> None:
     e = example("translate")
     i = last(e)
-    foil = next(c.id for c in e.predictions[i].top if c.id != actual_of(e, i))
+    foil = next(c.id for c in e.predictions[i].top if c.id != e.predictions[i].actual.id)
     request = AttributeRequest(prediction=i, foil=foil)
     result = attribute(e, request)
     assert result.foil is not None and result.foil.id == foil
@@ -351,17 +345,10 @@ def test_integrated_gradients_equal_captum(name: str, text: str, prediction: int
 
     nothing = value_fn.erased(value_fn.tokens_of(np.ones((1, value_fn.n_words), dtype=bool)))
     erased = [nothing[name] for name in ("ids", "src", "tgt_in") if name in nothing]
-    several = len(erased) > 1
-    theirs = LayerIntegratedGradients(
-        quantity, [*value_fn.embeddings] if several else value_fn.embeddings[0]
-    ).attribute(
-        tuple(value_fn.ids) if several else value_fn.ids[0],
-        tuple(erased) if several else erased[0],
-        n_steps=600,
-        method="gausslegendre",
-        internal_batch_size=200,
+    theirs = LayerIntegratedGradients(quantity, [*value_fn.embeddings]).attribute(
+        tuple(value_fn.ids), tuple(erased), n_steps=600, method="gausslegendre", internal_batch_size=200
     )
-    for stream, of_stream in zip(value_fn.words, theirs if several else [theirs], strict=True):
+    for stream, of_stream in zip(value_fn.words, theirs, strict=True):
         expected = of_stream.sum(dim=-1)[0].detach().numpy()
         assert np.abs(expected).max() > 1e-2
         assert np.abs(np.array(value_fn.by_stream(ours)[stream]) - expected).max() < 1e-3

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import pytest
 import torch
 from tests.helpers.for_each import for_each
 from torch import Tensor, nn
@@ -29,7 +28,6 @@ from glassformer.nn.layers import RMSNorm
 from glassformer.nn.ngram_embeddings import NgramBatch
 from glassformer.nn.operations import OPERATIONS, row_of
 from glassformer.nn.steps import step
-from glassformer.utils.device import Computing, tuned
 
 V, L, S = 11, 5, 6
 SMOOTHING = 0.1
@@ -37,13 +35,6 @@ BASE = ModelConfig(n_layers=2, d_model=8, n_heads=2, d_ff=12, dropout=0.0)
 NGRAMS = NgramBatch(torch.tensor([[1, 2, 1, 3, 0]]), torch.tensor([[0, 0], [1, 2], [3, 0], [2, 2]]))
 IDS, SOURCE = torch.tensor([[4, 7, 4, 9, 10]]), torch.tensor([[3, 5, 8, 5, 0, 0]])
 REAL = torch.tensor([[True, True, True, True, False]])
-
-
-@pytest.fixture(autouse=True)
-def _explicit_attention() -> Iterator[None]:
-    """Compute attention as what is looked at does, whose sums torch's fused kernel adds in another order."""
-    with tuned(torch.device("cpu"), Computing(attention="explicit")):
-        yield
 
 
 def _random(model: nn.Module) -> nn.Module:

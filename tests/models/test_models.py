@@ -1,10 +1,12 @@
 """Models: padding, the batch, the future, cache and beam change nothing.
 
-`test_import_families.py` has BERT, GPT-2 and Marian, which are forms of them.
+`test_import_families.py` has BERT, GPT-2 and Marian, which are forms of them. Copies that multiply in bf16 are near
+the model, apart from it, and the same for a text in any batch.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers.copying import randomise
 from tests.helpers.for_each import for_each
+from torch.nn import functional as F
 
 from glassformer.config import ModelConfig
-from glassformer.models import LanguageModel, TextClassifier, Translator
+from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
+from glassformer.models.bf16 import Bf16Linear, cast_for_inference
 
 SMALL = ModelConfig(n_layers=2, d_model=8, n_heads=2, dropout=0.0)
 POSITIONS = st.sampled_from(["sinusoidal", "learned", "rotary", "none"])
@@ -94,33 +98,28 @@ def test_a_future_token_never_changes_the_past(kind, n, at, positions, pre_norm,
     torch.testing.assert_close(model(*source, ids[:, :at]), before[:, :at], atol=1e-5, rtol=1e-5)
 
 
-@settings(deadline=None, max_examples=40)
-@given(
-    chunks=st.lists(st.integers(1, 5), min_size=1, max_size=7), positions=POSITIONS, max_ngram=LONGEST_NGRAM, seed=SEEDS
-)
-def test_cached_equals_uncached(chunks, positions, max_ngram, seed) -> None:
-    torch.manual_seed(seed)
-    model = model_of(LanguageModel, positions=positions, max_ngram=max_ngram)
-    ids = torch.randint(20, (3, sum(chunks)))
-    cache = model.new_cache()
-    parts = [model(part, cache=cache) for part in ids.split(chunks, dim=1)]
-    assert cache.length == ids.shape[1]
-    torch.testing.assert_close(torch.cat(parts, dim=1), model(ids), atol=1e-5, rtol=1e-5)
-
-
 @pytest.mark.row("5.1")
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=80)
 @given(
-    chunks=st.lists(st.integers(1, 4), min_size=1, max_size=6), beam=st.integers(1, 3), positions=POSITIONS, seed=SEEDS
+    kind=st.sampled_from([LanguageModel, Translator]),
+    chunks=st.lists(st.integers(1, 5), min_size=1, max_size=7),
+    beam=st.integers(1, 3),
+    positions=POSITIONS,
+    max_ngram=LONGEST_NGRAM,
+    seed=SEEDS,
 )
-def test_cached_equals_uncached_with_any_beam(chunks, beam, positions, seed) -> None:
+def test_cached_equals_uncached_with_any_beam(kind, chunks, beam, positions, max_ngram, seed) -> None:
     torch.manual_seed(seed)
-    model = model_of(Translator, positions=positions)
-    src, tgt = torch.randint(20, (2, 5)), torch.randint(20, (2 * beam, sum(chunks)))
-    real = torch.arange(5) < torch.tensor([5, 3])[:, None]
-    memory, cache = model.encode(src, real), model.new_cache()
-    parts = [model.decode(part, memory, real, cache) for part in tgt.split(chunks, dim=1)]
-    whole = model(src.repeat_interleave(beam, 0), tgt, real.repeat_interleave(beam, 0))
+    model = model_of(kind, positions=positions, max_ngram=max_ngram)
+    ids, cache = torch.randint(20, (2 * beam, sum(chunks))), model.new_cache()
+    if kind is LanguageModel:
+        parts, whole = [model(part, cache=cache) for part in ids.split(chunks, dim=1)], model(ids)
+    else:
+        src, real = torch.randint(20, (2, 5)), torch.arange(5) < torch.tensor([5, 3])[:, None]
+        memory = model.encode(src, real)
+        parts = [model.decode(part, memory, real, cache) for part in ids.split(chunks, dim=1)]
+        whole = model(src.repeat_interleave(beam, 0), ids, real.repeat_interleave(beam, 0))
+    assert cache.length == ids.shape[1]
     torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
 
 
@@ -163,3 +162,34 @@ def test_the_output_bias_is_added_to_each_logit() -> None:
     with torch.no_grad():
         model.output_bias += torch.arange(20.0)
     torch.testing.assert_close(model(ids, ids), before + torch.arange(20.0))
+
+
+@for_each("kind", [Translator, LanguageModel, TextClassifier, MaskedLanguageModel])
+def test_a_copy_is_near_the_model_and_leaves_it_alone(kind: Any) -> None:
+    torch.manual_seed(0)
+    model, ids = model_of(kind, d_model=32, d_ff=64), torch.randint(3, 20, (4, 9))
+    inputs, before = (ids, ids) if kind is Translator else (ids,), deepcopy(model.state_dict())
+    with torch.inference_mode():
+        expected, found = model(*inputs), cast_for_inference(model, "bf16")(*inputs)
+        assert torch.equal(model(*inputs), expected) and not torch.equal(found, expected)
+    assert found.dtype == torch.float32 and (found - expected).norm() < 0.05 * expected.norm()
+    assert model.state_dict().keys() == before.keys()
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert cast_for_inference(model, "fp32") is model
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_bf16_gives_the_bits_of_the_plain_product_and_a_row_the_same_in_every_batch(
+    monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    """Without kernels for bf16 those of the product of the rounded numbers in fp64."""
+    if not native:
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    torch.manual_seed(0)
+    layer, x = Bf16Linear(torch.randn(48, 64), torch.randn(48)), torch.randn(37, 64)
+    together, dtype = layer(x), layer.weight.dtype
+    assert dtype == torch.float64 or (native and dtype == torch.bfloat16)
+    plain = F.linear(x.bfloat16().to(dtype), layer.weight, layer.bias)
+    assert torch.equal(together, plain.bfloat16().float())
+    for n in (1, 2, 16, 33):
+        assert torch.equal(layer(x[:n]), together[:n])
