@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,8 +43,20 @@ def infer(run: Run, text: str, target: str = "") -> Explanation:
     return explain(run, TraceRequest(text, target=target if run.task.name == "translate" else None, decode=decode))
 
 
+SPELLED: dict[str, tuple[Callable[..., Run], str]] = {
+    "ngrams": (ngram_run, "refunds xyzzy card"),
+    "unmasked ngrams": (partial(ngram_run, word_mask_prob=0.0), "refunds xyzzy card"),
+    "bigrams": (partial(ngram_run, bigrams=40), "card cards card lost xyzzy card"),
+    "hashed ngrams": (lambda **model: subject_of(("lm", {"max_ngram": 4} | model)), "ab cd e"),
+}
+"""Models whose embedding of a token is also that of its n-grams."""
+
+
 def example(name: str, **model: Any) -> Explanation:
-    """Return an explanation for a text of each task."""
+    """Return an explanation for a text of each task, and of models with n-grams."""
+    if name in SPELLED:
+        made, text = SPELLED[name]
+        return infer(made(**model), text)
     text = {"classify": "a b c good d e f", "translate": "abcdef", "lm": "ab cd e fg a", "pretrain": "ab [MASK] cd e"}
     return infer(subject_of((name, model)), text[name], "fedcba")
 
@@ -52,10 +67,12 @@ def last(explanation: Explanation) -> int:
 
 def quantity(explanation: Explanation, erased: dict[str, list[int]], request: AttributeRequest) -> float:
     """Return the explained quantity: replace the ids and call the whole model once."""
-    subject, inputs = explanation.subject, {k: v.clone() for k, v in explanation.model_inputs.items()}
+    subject, inputs = explanation.subject, copy.deepcopy(explanation.model_inputs)
     names = {"text": "ids", "source": "src", "target": "tgt_in"}
     for stream, positions in erased.items():
-        inputs[names[stream]][0, positions] = subject.task.tokenizer.mask_id
+        inputs[names[stream]][0, positions] = module.erase_id(subject.task)
+        if "ngram_batch" in inputs:
+            inputs["ngram_batch"].index[0, positions] = 0
     with torch.inference_mode():
         logits = subject.model(**inputs)[0].double()
     if subject.task.name == "classify":
@@ -68,7 +85,7 @@ def quantity(explanation: Explanation, erased: dict[str, list[int]], request: At
     return float(row.log_softmax(-1)[target]) if request.foil is None else float(row[target] - row[request.foil])
 
 
-@for_each("name", [*TASKS, "pretrain"])
+@for_each("name", [*TASKS, "pretrain", *SPELLED])
 def test_erase_scores_equal_the_drops_without_each_word(name: str) -> None:
     e = example(name)
     request = AttributeRequest(method="erase", prediction=e.generated[0] if name == "pretrain" else last(e))
@@ -76,7 +93,7 @@ def test_erase_scores_equal_the_drops_without_each_word(name: str) -> None:
     assert result.value == pytest.approx(quantity(e, {}, request), abs=1e-5)
     seen = 0
     for stream in e.streams:
-        end = len(stream) if stream is not e.streams[-1] or name in BOTH_SIDES else last(e) + 1
+        end = len(stream) if stream is not e.streams[-1] or e.run.task.name in BOTH_SIDES else last(e) + 1
         for word in range(len(stream.word_texts)):
             here = [i for i, w in enumerate(stream.words) if w == word and i < end]
             fall = result.value - quantity(e, {stream.name: here}, request)
@@ -112,7 +129,7 @@ def test_the_least_certain_token_is_explained_or_any_by_its_index(name: str, met
 
 
 @for_each("model", [{"pre_norm": True}, {"pre_norm": False, "positions": "rotary"}])
-@for_each("name", [*TASKS, "pretrain"])
+@for_each("name", [*TASKS, "pretrain", *SPELLED])
 def test_integrated_gradients_sum_to_the_change(name: str, model: dict[str, Any]) -> None:
     """Explain the prediction, or of three texts the one, that erasing everything changes most."""
     first = example(name, **model)

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -194,19 +193,13 @@ def test_what_is_requested_is_written(begun: Path) -> None:
 def test_who_looks_whether_it_is_locked_never_refuses_a_training(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lock that is held for an instant is waited for."""
     monkeypatch.setattr("glassformer.runs.folder.WAIT_SECONDS", 60)
-    held, taken = FileLock(begun / LOCK), threading.Event()
-
-    def look() -> None:
-        with held:
-            taken.set()
-            time.sleep(0.05)
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    taken.wait()
+    held = FileLock(begun / LOCK, thread_local=False)
+    held.acquire()
+    release = threading.Timer(0.05, held.release)
+    release.start()
     with lock_folder(begun):
         assert is_locked(begun)
-    thread.join()
+    release.join()
 
 
 def test_a_diagnosis_is_not_made_at_each_look(begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:

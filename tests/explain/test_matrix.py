@@ -28,7 +28,6 @@ from tests.helpers.matrix import (
     FAMILIES,
     LONG_IN_SLOW,
     NO_CELL,
-    Cell,
     calls,
     expected_refusal,
     exported_call,
@@ -51,19 +50,14 @@ from glassformer.explain.page.service import Service
 from glassformer.run import Run
 
 
-def public_names(kind: type) -> set[str]:
-    """Return the methods and properties of a class that are not fields of its data."""
-    data = {f.name for f in fields(Explanation)} if kind is Explanation else set()
-    return {name for name in dir(kind) if not name.startswith("_")} - data
-
-
 @for_each(
     ("of", "kind"), [("Explanation", Explanation), ("plot", ExplanationPlots), ("Service", Service), ("Run", Run)]
 )
 def test_every_method_has_a_cell(of: str, kind: type) -> None:
     """A method that is added without a call here fails."""
-    called = {name.partition(":")[0] for name in CALLS[of]}
-    assert public_names(kind) - NO_CELL.get(of, set()) == called
+    data = {f.name for f in fields(Explanation)} if kind is Explanation else set()
+    names = {name for name in dir(kind) if not name.startswith("_")} - data
+    assert names - NO_CELL.get(of, set()) == {name.partition(":")[0] for name in CALLS[of]}
 
 
 ALL = [f"{of}.{name}" for of, name, _ in calls()]
@@ -71,19 +65,29 @@ CELLS = [(family, case) for family in FAMILIES for case in CASES]
 PARTS = len(CASES)
 
 
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("family", "case"), CELLS)
-def test_a_part_of_a_cell_answers_or_refuses(family: str, case: str, tmp_path: Path) -> None:
-    """Try a fifth of the calls, another in each case: every call of every family is in one of them."""
+def test_a_cell_answers_or_refuses(family: str, case: str, whole: bool, tmp_path: Path) -> None:
+    """Or a fifth of the calls, another in each case: every call of every family is in one of them."""
     skipped = LONG_IN_SLOW if case == "long" else set()
     part = (CASES.index(case) + [*FAMILIES].index(family)) % PARTS  # not the same calls of a case in each family
-    names = set(ALL[part::PARTS])
-    try_calls(make_cell(FAMILIES[family], case, tmp_path), names - skipped)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("family", "case"), CELLS)
-def test_a_cell_answers_or_refuses(family: str, case: str, tmp_path: Path) -> None:
-    try_calls(make_cell(FAMILIES[family], case, tmp_path), set(ALL))
+    names = set(ALL) if whole else set(ALL[part::PARTS]) - skipped
+    cell = make_cell(FAMILIES[family], case, tmp_path)
+    wrong = []
+    for of, name, call in calls():
+        if f"{of}.{name}" not in names:
+            continue
+        expected = expected_refusal(of, name, cell)
+        try:
+            call(cell)
+            if expected is not None:
+                wrong.append(f"{of}.{name} answered, but {expected!r} was expected")
+        except UsageError as error:
+            if expected is None or expected not in error.message:
+                wrong.append(f"{of}.{name} refused: {error.message}")
+        except Exception as error:
+            wrong.append(f"{of}.{name}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("family", ["classifier", "translator"])
@@ -123,25 +127,6 @@ def test_the_manifest_says_what_is_refused(family: str, case: str, tmp_path: Pat
     always = {"masked": {"contributions"}}.get(family, set[str]())
     expected = {"edits", "learn", "contributions"} if case == "long" else always
     assert set(refused) == expected
-
-
-def try_calls(cell: Cell, names: set[str]) -> None:
-    """Make calls of a cell, and compare what is refused with what is expected."""
-    wrong = []
-    for of, name, call in calls():
-        if f"{of}.{name}" not in names:
-            continue
-        expected = expected_refusal(of, name, cell)
-        try:
-            call(cell)
-            if expected is not None:
-                wrong.append(f"{of}.{name} answered, but {expected!r} was expected")
-        except UsageError as error:
-            if expected is None or expected not in error.message:
-                wrong.append(f"{of}.{name} refused: {error.message}")
-        except Exception as error:
-            wrong.append(f"{of}.{name}: {type(error).__name__}: {error}")
-    assert not wrong, "\n".join(wrong)
 
 
 TASKS = ("classify", "translate", "lm", "pretrain")

@@ -166,28 +166,26 @@ def test_four_traces_are_kept_the_least_used_goes() -> None:
         pass
 
 
-def test_tensors_are_there_while_the_model_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_are_there_while_the_model_computes(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
     gate, begun = threading.Event(), threading.Event()
 
-    def slowly(explanation: object, request: object) -> None:
+    def slowly(*_: object) -> None:
         begun.set()
         gate.wait(30)
         raise UsageError("late")
 
-    monkeypatch.setattr("glassformer.explain.page.service.attribute", slowly)
-    run, request = subject_of(("translate", {}), max_len=300), {"text": "abcdefg" * 25, "target": "abc"}
-    reference = explain(run, TraceRequest.from_dict(request))
-    with PageServer(run, port=0) as server, ThreadPoolExecutor(2) as pool:
-        client = Client(server.port, server.token)
-        id = client.post("/api/trace", request).json()["id"]
+    monkeypatch.setattr(service, "attribute", slowly)
+    run, client = clients["translate"]
+    id = client.post("/api/trace", {"text": "abcd"}).json()["id"]
+    with ThreadPoolExecutor(1) as pool:
         weighing = pool.submit(client.post, "/api/attribute", {"trace": id})
         assert begun.wait(10)
         try:
-            layer = pool.submit(client.request, "GET", f"/api/trace/{id}/t/encoder.0.self.weights").result(timeout=10)
+            layer = client.request("GET", f"/api/trace/{id}/t/encoder.0.self.weights")
         finally:
             gate.set()
         assert weighing.result().status == 400
-    np.testing.assert_array_equal(values(layer), reference.tensor("encoder.0.self.weights"))
+    np.testing.assert_array_equal(values(layer), explain(run, "abcd").tensor("encoder.0.self.weights"))
 
 
 def test_long_texts_leave_no_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,15 +6,13 @@ And of models with character n-grams, word bigrams and hashed token n-grams: nam
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.browser.models import subject_of
@@ -23,7 +21,6 @@ from tests.helpers.ngram_runs import ngram_run
 from tests.helpers.recompute import check_every_record
 
 from glassformer.config import TextConfig
-from glassformer.explain.attribution import AttributeRequest, make_value_function
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.streams import Stream, decoded_spans, group_words, make_stream
 from glassformer.run import Run
@@ -224,38 +221,3 @@ def test_bigrams_are_added_without_ngrams() -> None:
     records = run.explain(PAIRS).records
     assert records["embedding.with_bigrams"].inputs == ("embedding.rows", "embedding.bigrams")
     assert "embedding.with_ngrams" not in records
-
-
-@for_each("kind, mask_prob", [("ngrams", 0.05), ("ngrams", 0.0), ("bigrams", 0.05), ("hashed", 0.0)])
-@for_each("method", ["erase", "integrated_gradients"])
-def test_erase_removes_what_a_token_is_read_by(kind: str, mask_prob: float, method: str) -> None:
-    e = explained(kind, **({} if kind == "hashed" else {"word_mask_prob": mask_prob}))
-    attribution, t = e.attribute(method, prediction=e.answered[0]), e.run.task.tokenizer
-    function = make_value_function(e, AttributeRequest())
-    [ids], batch = function.ids, e.model_inputs.get("ngram_batch")
-    erased_id = function.erase_id if kind == "hashed" else t.mask_id if mask_prob else t.unk_id
-    places = [place for place, word in enumerate(function.words["text"]) if word >= 0]
-    assert len(places) > 2
-
-    def value(erased: Sequence[int]) -> float:
-        """Return log p of the target minus that of the foil, with some tokens erased."""
-        seen, which = ids.clone(), None if batch is None else batch.index.clone()
-        seen[0, [*erased]] = erased_id
-        if which is not None:
-            which[0, [*erased]] = 0
-        with torch.no_grad():
-            logits = e.run.model(seen) if batch is None else e.run.model(seen, None, replace(batch, index=which))
-        log_probs = logits.reshape(-1, logits.shape[-1])[-1].log_softmax(-1)
-        foil = 0.0 if attribution.foil is None else float(log_probs[attribution.foil.id])
-        return float(log_probs[attribution.target.id]) - foil
-
-    assert attribution.value == pytest.approx(value([]), abs=1e-5)
-    assert attribution.baseline_value == pytest.approx(value(places), abs=1e-5)
-    if method == "integrated_gradients":
-        assert attribution.completeness.ok
-        whole = attribution.value - attribution.baseline_value
-        assert sum(attribution.scores["text"]) == pytest.approx(whole, rel=0.03)
-    elif kind != "hashed":  # a word there has several tokens
-        drops = [value([]) - value([place]) for place in places]
-        assert attribution.scores["text"] == pytest.approx(drops, abs=1e-5)
-        assert kind == "bigrams" or min(map(abs, drops)) > 1e-4

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -20,16 +22,15 @@ from glassformer.nn.steps import report_to
 from glassformer.utils.device import Computing, tuned
 
 
-def fused(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
-    """Torch's kernel, but for a single query."""
-    with tuned(torch.device("cpu"), Computing(attention="fused")):
+def computed(how: Any, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
+    with tuned(torch.device("cpu"), Computing(attention=how)):
         return fused_attention(q, k, v, Mask(mask) if isinstance(mask, Tensor) else mask)
 
 
-def unfused(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
-    """The steps without torch's kernel, for a CPU and few keys."""
-    with tuned(torch.device("cpu"), Computing(attention="explicit")):
-        return fused_attention(q, k, v, Mask(mask) if isinstance(mask, Tensor) else mask)
+fused = partial(computed, "fused")
+"""Torch's kernel, but for a single query."""
+unfused = partial(computed, "explicit")
+"""The steps without torch's kernel, for a CPU and few keys."""
 
 
 def explicit(q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
