@@ -107,6 +107,15 @@ def test_erase_scores_equal_the_drops_without_each_word(name: str) -> None:
         assert (one.value, one.original) == pytest.approx((quantity(e, positions, request), result.value), abs=1e-5)
     everything = {s.name: [i for i, w in enumerate(s.words) if w >= 0] for s in e.streams}
     assert result.baseline_value == pytest.approx(quantity(e, everything, request), abs=1e-5)
+    together = erase(e, replace(request, erase=everything))  # what follows the prediction changes nothing
+    assert (together.value, together.original) == pytest.approx((result.baseline_value, result.value), abs=1e-5)
+    for one in (together, *(one for _, one in alone)):
+        found = one.prediction
+        assert all(c.log_prob == pytest.approx(c.logit - found.logsumexp, abs=1e-5) for c in found.top)
+        assert sum(np.exp(c.log_prob) for c in found.top) == pytest.approx(1.0, abs=1e-4)  # the vocabulary is smaller
+        if found.actual is not None:
+            assert found.actual.log_prob == pytest.approx(one.value, abs=1e-5)
+            assert [c.id for c in found.top].index(found.actual.id) == found.rank
 
 
 @for_each("method", METHODS)
@@ -199,24 +208,6 @@ def test_a_token_is_contrasted_with_a_foil_and_a_class_with_the_second_best() ->
     other = attribute(e, AttributeRequest(target=second))
     assert other.foil is not None and other.foil.id == first
     assert np.allclose(other.scores["text"], -np.array(result.scores["text"]), atol=1e-6)
-
-
-def test_erase_returns_the_prediction_without_the_words() -> None:
-    e = example("translate")
-    i, words = last(e), {"source": [0, 2], "target": [1]}
-    request = AttributeRequest(erase=words, prediction=i)
-    result = erase(e, request)
-    assert result.original == pytest.approx(quantity(e, {}, request), abs=1e-5)
-    assert result.value == pytest.approx(quantity(e, words, request), abs=1e-5)
-    assert abs(result.value - result.original) > 1e-3
-    top, actual = result.prediction.top, result.prediction.actual
-    assert actual is not None and actual.log_prob == pytest.approx(result.value, abs=1e-5)
-    assert result.prediction.rank == next(k for k, c in enumerate(top) if c.id == actual.id)
-    assert all(c.log_prob == pytest.approx(c.logit - result.prediction.logsumexp, abs=1e-5) for c in top)
-    assert sum(np.exp(c.log_prob) for c in top) == pytest.approx(1.0, abs=1e-4)  # the vocabulary is smaller
-    e = example("lm")
-    later = erase(e, AttributeRequest(erase={"text": [len(e.streams[0]) - 1]}, prediction=2))
-    assert later.value == later.original, "a token after the explained position changes nothing"
 
 
 @for_each(

@@ -164,13 +164,6 @@ def as_json(value: Any) -> Any:
 @pytest.mark.parametrize(("task", "case"), HALF_SLOW)
 def test_an_identity_edit_changes_nothing(task: str, case: str) -> None:
     e, stack = explained(task, case), stack_of(task)
-    for edit in ("logits*1", f"{stack}.0.self.out*1", f"{stack}.*.ff.hidden[token:0]*1", f"{stack}.0.self.weights*1"):
-        result = e.what_if(edit)
-        assert set(result.same) == set(e.records) and result.unchanged == result.edits
-        assert (result.answer_before, result.answer) == (e.answer["headline"], e.answer)
-        for seen in result.effects:
-            assert seen.difference_before == seen.difference_after
-            assert seen.log_prob_before == seen.log_prob_after and seen.kl == 0 and seen.before == seen.after
     one = explained(task, case, f"{stack}.0.self.out*1")
     assert one.predictions == e.predictions and one.answer == e.answer
     for id, record in e.records.items():

@@ -32,18 +32,14 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import save_snapshot
 from glassformer.utils.process_settings import Cancelled, cancellable
 
-NGRAMS = [
-    pytest.param("lm", {"max_ngram": 3}, id="lm-ngrams"),
-    pytest.param("classify", {"text": {"ngrams": 60}}, id="classify-ngrams"),
-    pytest.param("classify", {"text": {"bigrams": 30}}, id="classify-bigrams"),
-]
+NGRAMS = [("lm", {"max_ngram": 3}), ("classify", {"text": {"ngrams": 60}}), ("classify", {"text": {"bigrams": 30}})]
 POOLINGS = [
-    pytest.param(task, {"pooling": how, "pre_norm": pre_norm}, id=f"{task}-{how}-{pre_norm}")
+    (task, {"pooling": how, "pre_norm": pre_norm})
     for task, pre_norm in (("classify", False), ("regress", True))
     for how in ("mean", "max", "mean+max", "first")
 ]
-LINEAR = [form for form in FORMS if form.values[0] != "pretrain"]  # the head of a masked model is not
-SINUSOIDAL = [form for form in FORMS if form.values[1]["positions"] == "sinusoidal"]
+LINEAR = [form for form in FORMS if form[0] != "pretrain"]  # the head of a masked model is not
+SINUSOIDAL = [form for form in FORMS if form[1]["positions"] == "sinusoidal"]
 CASES = [*TEXTS, "plain", "edited", "ensemble"]
 """Tasks, and of a number the cases of the matrix."""
 EDIT = "encoder.0.self.context=0"
@@ -240,7 +236,7 @@ def test_a_cancelled_sweep_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     e.sweep("parts")  # without the event nothing is cancelled
 
 
-@for_each(("task", "form"), [*FORMS, *NGRAMS, pytest.param("regress", {}, id="regress")])
+@for_each(("task", "form"), [*FORMS, *NGRAMS, ("regress", {})])
 def test_the_lens_is_a_model_with_fewer_layers_and_ends_in_its_logits(task: str, form: dict[str, Any]) -> None:
     """Row n is the model of which only the first n layers are left; the last row is the model's own prediction."""
     subject = random_model(task, **form)
@@ -266,7 +262,7 @@ def test_the_lens_is_a_model_with_fewer_layers_and_ends_in_its_logits(task: str,
         assert all(one.after == one.before for one in row.effects)
 
 
-@for_each(("task", "form"), [*LINEAR, *NGRAMS, *POOLINGS, pytest.param("lm", {"norm": "rms"}, id="rms")])
+@for_each(("task", "form"), [*LINEAR, *NGRAMS, *POOLINGS, ("lm", {"norm": "rms"})])
 def test_contributions_sum_to_the_logits(task: str, form: dict[str, Any]) -> None:
     e = traced(task, TEXTS.get(task, "a b good b a"), random_model(task, **form))
     for index in e.answered[:3] or [0]:
