@@ -7,7 +7,6 @@ by step against autograd, in double precision, over all parts of a model.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -44,8 +43,7 @@ from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
 from glassformer.explain.trace import record
-from glassformer.models.decoder_models import LanguageModel, Translator
-from glassformer.models.encoder_models import MaskedLanguageModel, TextClassifier
+from glassformer.models import LanguageModel, MaskedLanguageModel, TextClassifier, Translator
 from glassformer.models.ensemble import members_of
 from glassformer.nn.cross_entropy import IGNORE_INDEX
 from glassformer.nn.layers import RMSNorm
@@ -442,7 +440,7 @@ def _loss(model: nn.Module, inputs: dict[str, Any], labels: list[int | None]) ->
 def test_gradients_are_those_of_autograd(family: str, changes: dict[str, Any]) -> None:
     """Every parameter's to 1e-9 of the largest, and with it that of each step which it is computed from."""
     torch.manual_seed(0)
-    model, inputs, labels = FAMILIES[family](dataclasses.replace(BASE, **changes))
+    model, inputs, labels = FAMILIES[family](replace(BASE, **changes))
     backward, loss = _backward(_random(model), inputs, labels), _loss(model, inputs, labels)
     assert abs(backward["loss"].value.item() - loss.item()) < 1e-12
     named = dict(model.named_parameters())

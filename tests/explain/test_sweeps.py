@@ -231,8 +231,6 @@ def test_a_cancelled_sweep_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         e.sweep("parts")
     assert len(seen) == 3
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in e.subject.model.modules())
-    logits = e.subject.model(**e.model_inputs)[0]
-    torch.testing.assert_close(logits, e.records["logits"].value, atol=1e-5, rtol=0)
     e.sweep("parts")  # without the event nothing is cancelled
 
 
