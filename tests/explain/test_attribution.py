@@ -32,8 +32,6 @@ from glassformer.explain.explanation import Explanation, TraceRequest, explain
 from glassformer.run import Run
 
 TASKS = ["classify", "translate", "lm"]
-BOTH_SIDES = ("classify", "pretrain")
-"""Tasks of which a prediction reads the whole text."""
 METHODS = ["erase", "integrated_gradients"]
 
 
@@ -93,7 +91,8 @@ def test_erase_scores_equal_the_drops_without_each_word(name: str) -> None:
     assert result.value == pytest.approx(quantity(e, {}, request), abs=1e-5)
     seen = 0
     for stream in e.streams:
-        end = len(stream) if stream is not e.streams[-1] or e.run.task.name in BOTH_SIDES else last(e) + 1
+        whole = stream is not e.streams[-1] or e.run.task.name in ("classify", "pretrain")
+        end = len(stream) if whole else last(e) + 1  # what a prediction reads
         for word in range(len(stream.word_texts)):
             here = [i for i, w in enumerate(stream.words) if w == word and i < end]
             fall = result.value - quantity(e, {stream.name: here}, request)
@@ -317,19 +316,18 @@ def test_what_erases_a_word_is_named_and_of_a_model_without_word_masking_warned_
     assert any("word masking" in one for one in unmasked.warnings)
 
 
-CASES: list[tuple[str, str, int, int | None, dict[str, Any]]] = [
-    *(
-        ("classify", "a b c good d e f", 0, None, {"positions": positions, "pooling": pooling, "activation": "gelu"})
-        for positions, pooling in (("sinusoidal", "mean"), ("learned", "first"), ("rotary", "mean"))
-    ),
-    ("translate", "abcdef", 4, None, {"pre_norm": True, "activation": "gelu"}),
-    ("translate", "abcdef", 4, 8, {"pre_norm": False, "activation": "gelu"}),
-    ("lm", "ab cd e fg", 7, None, {"activation": "swiglu", "norm": "rms"}),
-]
-
-
 @pytest.mark.filterwarnings("ignore:Multiple layers provided:UserWarning")
-@for_each(("name", "text", "prediction", "foil", "model"), CASES)
+@for_each(
+    ("name", "text", "prediction", "foil", "model"),
+    [
+        ("classify", "a b c good d e f", 0, None, {"positions": "sinusoidal", "pooling": "mean", "activation": "gelu"}),
+        ("classify", "a b c good d e f", 0, None, {"positions": "learned", "pooling": "first", "activation": "gelu"}),
+        ("classify", "a b c good d e f", 0, None, {"positions": "rotary", "pooling": "mean", "activation": "gelu"}),
+        ("translate", "abcdef", 4, None, {"pre_norm": True, "activation": "gelu"}),
+        ("translate", "abcdef", 4, 8, {"pre_norm": False, "activation": "gelu"}),
+        ("lm", "ab cd e fg", 7, None, {"activation": "swiglu", "norm": "rms"}),
+    ],
+)
 def test_integrated_gradients_equal_captum(name: str, text: str, prediction: int, foil: int | None, model: Any) -> None:
     from captum.attr import LayerIntegratedGradients
 

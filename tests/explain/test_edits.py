@@ -47,9 +47,11 @@ def _explicit_attention() -> Iterator[None]:
         yield
 
 
-def explained(task: str, text: str = "", **model: Any) -> Explanation:
-    run = subject_of((task, {"d_model": 12, "n_heads": 3, "d_ff": 20} | model))
-    return explain(run, TraceRequest(text or TEXTS[task], decode={} if task == "classify" else {"max_new_tokens": 5}))
+def explained(task: str, text: str = "", settings: Any = (), **model: Any) -> Explanation:
+    """Explain by a random model; `settings` are of its tokenizer."""
+    run = subject_of((task, {"d_model": 12, "n_heads": 3, "d_ff": 20} | model), **dict(settings))
+    decode = {"max_new_tokens": 5} if task in ("translate", "lm") else {}
+    return explain(run, TraceRequest(text or TEXTS[task], decode=decode))
 
 
 def logits_of(e: Explanation, change: Any = None) -> torch.Tensor:

@@ -293,7 +293,6 @@ def test_texts_come_from_the_evaluation_or_the_data_or_are_missed(begun: Path, f
         ("ing of the first\nSecond line, and more\nthird", "Second line, and more\nthird"),
         ("ing of a long line that is the only one\nhort", "of a long line that is the only one\nhort"),
         ("\n\nA line", "A line"),
-        ("without_any_border", "without_any_border"),
         ("一個沒有空格的句子", "一個沒有空格的句子"),
         ("", ""),
     ],

@@ -117,7 +117,6 @@ def test_learning_lowers_the_loss_and_leaves_the_run_as_it_is(task: str, members
     [
         ("classify", "a b", "neither", {}, "'neither' is not a class of this model"),
         ("classify", "a b", " ", {}, "the answer to learn is empty"),
-        ("classify", LONG["classify"], "good", {}, "and this text has 512"),
         ("lm", LONG["lm"], "abc", {}, "and this text has 376"),
         ("lm", "ab", "a" * 600, {}, "prompt and answer have 602 tokens, and 512 are read at once"),
         ("classify", "a b", "good", {"lr": -1.0}, "lr"),
@@ -267,7 +266,6 @@ def test_the_command_prints_and_keeps(runs: Runs, tmp_path: Path, cli: Callable)
     for flags, words in (
         (["--edit", "encoder.0.self.out=0"], "learn has no flag --edit"),
         (["--keep", "x"], "add --steps"),
-        (["--steps", "101"], "--steps must be a whole number in [0, 100]; got 101"),
     ):
         refused = cli("learn", runs.classify, "a film", "neg", *flags)
         assert refused.code == 2 and words in refused.err
@@ -385,10 +383,9 @@ def _rms_norm(norm: RMSNorm, x: Tensor) -> Tensor:
     return step(norm, "norm", y, x, op="rms_norm", eps=norm.eps)
 
 
-Made = tuple[nn.Module, dict[str, Any], list[int | None]]
 WITH_NGRAMS = {"ids": IDS, "padding_mask": REAL, "ngram_batch": NGRAMS}
 PAIR = {"src": SOURCE, "tgt_in": IDS, "src_padding_mask": SOURCE != 0}
-FAMILIES: dict[str, Callable[[ModelConfig], Made]] = {
+FAMILIES: dict[str, Callable[[ModelConfig], Any]] = {
     "classifier": lambda config: (TextClassifier(config, V, 3, L, 4, [(4, 7), (4, 9)]), WITH_NGRAMS, [1]),
     "masked": lambda config: (
         MaskedLanguageModel(config, V, L),
@@ -407,7 +404,6 @@ PARTS: list[dict[str, Any]] = [
     {"activation": "swiglu", "norm": "rms", "embedding_init_std": 0.05},
 ]
 """Every activation and norm, tied and untied, with and without biases, an embedding norm, a scale of embeddings."""
-POOLS = ["mean", "max", "mean+max", "first"]
 
 
 def _cases() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -418,7 +414,7 @@ def _cases() -> Iterator[tuple[str, dict[str, Any]]]:
             changes.pop("n_segments", None)
         yield family, {**changes, "positions": next(positions)}
 
-    for pooling, pooler in zip(POOLS, ["none", "tanh", "relu", "tanh"], strict=True):
+    for pooling, pooler in zip(["mean", "max", "mean+max", "first"], ["none", "tanh", "relu", "tanh"], strict=True):
         yield "classifier", {"pooling": pooling, "pooler": pooler}
 
 

@@ -98,7 +98,6 @@ def test_what_is_not_there_or_no_question_is_refused_with_a_sentence(clients: Cl
         ),
         *((client, "/api/trace", {"text": "a"} | one, 400) for one in edits),
         *((client, "/api/trace", one, 400) for one in ({"text": 3}, {"text": "a", "checkpoint": "../../x"})),
-        (translator, "/api/decode", {"text": "a", "decode": {"beam_size": 10**6}}, 400),
         (translator, "/api/decode", {"text": "a " * 200_000}, 413),
         (client, "/api/decode", request, 400),
         (client, "/api/attribute", {"trace": "t0", "method": "erase"}, 404),
@@ -341,7 +340,6 @@ def test_a_request_round_trips_through_json_and_takes_every_decoding_setting() -
     [
         (None, "must be a table"),
         ({}, "'text'"),
-        ({"text": 3}, "text must be a string"),
         ({"text": "\ud800"}, "text must be a string, at most"),
         ({"text": "x" * 2**21}, "1,048,576"),
         ({"text": "a", "txt": 1}, "'txt'"),
@@ -653,11 +651,8 @@ def test_cancelled_work_is_not_done_and_closing_drops_what_waits() -> None:
 
 
 def test_an_answer_is_not_kept() -> None:
-    class Large:
-        pass
-
     worker = Worker()
-    future = worker.submit(Large)
+    future = worker.submit(set[int])
     kept = weakref.ref(future.result(5))
     del future
     worker.submit(lambda: None).result(5)

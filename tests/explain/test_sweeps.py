@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import torch
-from tests.browser.models import subject_of
 from tests.explain.test_edits import FORMS, OTHERS, TEXTS, explained
 from tests.helpers.for_each import for_each
 from tests.helpers.matrix import TEXTS as ALL_TEXTS
@@ -32,7 +31,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import save_snapshot
 from glassformer.utils.process_settings import Cancelled, cancellable
 
-NGRAMS = [("lm", {"max_ngram": 3}), ("classify", {"text": {"ngrams": 60}}), ("classify", {"text": {"bigrams": 30}})]
+NGRAMS = [("lm", {"max_ngram": 3}), *(("classify", {"settings": rows}) for rows in ({"ngrams": 60}, {"bigrams": 30}))]
 POOLINGS = [
     (task, {"pooling": how, "pre_norm": pre_norm})
     for task, pre_norm in (("classify", False), ("regress", True))
@@ -43,16 +42,6 @@ SINUSOIDAL = [form for form in FORMS if form[1]["positions"] == "sinusoidal"]
 CASES = [*TEXTS, "plain", "edited", "ensemble"]
 """Tasks, and of a number the cases of the matrix."""
 EDIT = "encoder.0.self.context=0"
-
-
-def random_model(task: str, text: Any = (), **form: Any) -> Run:
-    """A random model, also with the n-grams or bigrams of words."""
-    return subject_of((task, {"d_model": 12, "n_heads": 3, "d_ff": 20} | form), **dict(text))
-
-
-def traced(task: str, text: str, subject: Any) -> Explanation:
-    decode = {"max_new_tokens": 5} if task in ("translate", "lm") else {}
-    return explain(subject, TraceRequest(text, decode=decode))
 
 
 def of_case(case: str) -> Explanation:
@@ -78,8 +67,7 @@ def followed(e: Explanation, *edits: str) -> float:
 
 @for_each(("task", "form"), [*SINUSOIDAL, *NGRAMS])
 def test_a_batch_of_edits_gives_the_logits_of_each_alone(task: str, form: dict[str, Any]) -> None:
-    subject = random_model(task, **form)
-    e, other = (traced(task, text, subject) for text in (TEXTS[task], OTHERS[task]))
+    e, other = (explained(task, text, **form) for text in (TEXTS[task], OTHERS[task]))
     stack = stack_of(task)
     variants = [
         [f"{stack}.0.self.head1=0"],
@@ -237,8 +225,7 @@ def test_a_cancelled_sweep_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 @for_each(("task", "form"), [*FORMS, *NGRAMS, ("regress", {})])
 def test_the_lens_is_a_model_with_fewer_layers_and_ends_in_its_logits(task: str, form: dict[str, Any]) -> None:
     """Row n is the model of which only the first n layers are left; the last row is the model's own prediction."""
-    subject = random_model(task, **form)
-    e = traced(task, ALL_TEXTS[task] if task == "regress" else TEXTS[task], subject)
+    e = explained(task, ALL_TEXTS[task] if task == "regress" else TEXTS[task], **form)
     rows, at = e.sweep("layers").rows, 0
     for stack, depth in e.records.n_layers.items():
         first, *layers = rows[at : at + depth + 1]
@@ -246,7 +233,7 @@ def test_the_lens_is_a_model_with_fewer_layers_and_ends_in_its_logits(task: str,
         assert [row.name for row in layers] == [f"{stack}.{i}.state" for i in range(depth)]
         at += depth + 1
         for n, row in enumerate([first, *layers]):
-            shorter = copy.deepcopy(subject.model)
+            shorter = copy.deepcopy(e.subject.model)
             del getattr(shorter, stack).layers[n:]
             assert row.value_after == pytest.approx(value_by_hand(shorter.eval(), e), abs=1e-4)
             if e.is_number:
@@ -262,7 +249,7 @@ def test_the_lens_is_a_model_with_fewer_layers_and_ends_in_its_logits(task: str,
 
 @for_each(("task", "form"), [*LINEAR, *NGRAMS, *POOLINGS, ("lm", {"norm": "rms"})])
 def test_contributions_sum_to_the_logits(task: str, form: dict[str, Any]) -> None:
-    e = traced(task, TEXTS.get(task, "a b good b a"), random_model(task, **form))
+    e = explained(task, TEXTS.get(task, "a b good b a"), **form)
     for index in e.answered[:3] or [0]:
         found = e.sweep("contributions", prediction=index)
         if e.is_number:

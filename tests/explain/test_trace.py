@@ -619,10 +619,10 @@ OF_LANGUAGE_MODEL = {
     "logits": "F.linear(x, weight)",
 }
 """Steps of which a line of another module, or of another branch of it, could be shown."""
-OTHER = {"activation": "swiglu", "norm": "rms", "positions": "rotary", "pre_norm": False}
+POST_NORM = VARIANTS["rms, swiglu, rotary"] | {"pre_norm": False}
 
 
-@for_each("model, expected", [(classifier(), OF_CLASSIFIER), (language_model(**OTHER), OF_LANGUAGE_MODEL)])
+@for_each("model, expected", [(classifier(), OF_CLASSIFIER), (language_model(**POST_NORM), OF_LANGUAGE_MODEL)])
 def test_steps_point_at_the_lines_one_would_look_for(model: nn.Module, expected: dict[str, str]) -> None:
     mask = [torch.ones(1, 4, dtype=torch.bool)] if isinstance(model, TextClassifier) else []
     with trace(model) as t:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +28,12 @@ class Answer:
         return json.loads(self.body)
 
 
+@dataclass(frozen=True)
 class Client:
     """One who has the token of the printed address."""
 
-    def __init__(self, port: int, token: str) -> None:
-        self.port, self.token = port, token
+    port: int
+    token: str
 
     def request(
         self,
@@ -46,8 +48,7 @@ class Client:
         if data is not None:
             wanted |= {"Content-Type": "application/json", "Content-Length": str(len(data))}
         wanted |= headers or {}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in wanted.items():
                 if value is not None:
@@ -55,8 +56,6 @@ class Client:
             connection.endheaders(data)
             answer = connection.getresponse()
             return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
-        finally:
-            connection.close()
 
     def post(self, path: str, body: dict[str, Any]) -> Answer:
         return self.request("POST", path, body)

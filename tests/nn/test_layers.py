@@ -24,21 +24,18 @@ D, H, F = 12, 3, 20
 CAUSAL = Mask.of(causal=(5, 5))
 
 
-def residual(pre_norm: bool) -> Residual:
-    return Residual(LayerNorm(D), 0.0, pre_norm)
-
-
 REAL = torch.arange(6) < torch.tensor([6, 4])[:, None]
 
 
-def layer(pre_norm: bool, activation: str = "relu", cross: bool = False) -> Layer:
+def layer(pre_norm: bool, activation: Any, cross: bool) -> Layer:
+    first, second, last = (Residual(LayerNorm(D), 0.0, pre_norm) for _ in range(3))
     return Layer(
         MultiHeadAttention(D, H),
         FeedForward(D, F, activation),
-        self_residual=residual(pre_norm),
-        feed_forward_residual=residual(pre_norm),
+        self_residual=first,
+        feed_forward_residual=last,
         cross_attention=MultiHeadAttention(D, H) if cross else None,
-        cross_residual=residual(pre_norm) if cross else None,
+        cross_residual=second if cross else None,
     )
 
 
