@@ -128,10 +128,10 @@ def test_questions_are_answered_as_by_the_service(clients: Clients) -> None:
     own, text = Service(run), {"text": TEXTS["classify"]}
     weighed = [("attribute", {"method": "erase"}), ("erase", {"erase": {"text": [0]}})]
     sweeps = [("sweep", {"kind": kind}) for kind in ("parts", "keys", "layers")]
-    for request, asked in ((text, weighed + sweeps), (text | {"edits": [EDIT]}, sweeps)):
+    for request, questions in ((text, weighed + sweeps), (text | {"edits": [EDIT]}, sweeps)):
         sent, made = client.post("/api/trace", request).json(), own.trace(request)
         assert sent["edited"] == json.loads(json.dumps(made["edited"])) and sent["request"] == request
-        for path, body in asked:
+        for path, body in questions:
             expected = getattr(own, path)(body | {"trace": made["id"]})
             assert client.post(f"/api/{path}", body | {"trace": sent["id"]}).json() == json.loads(json.dumps(expected))
 
