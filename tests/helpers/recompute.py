@@ -29,7 +29,7 @@ def check_every_record(of: Explanation | Trace, model: nn.Module, edited: Contai
 
     The layers of a model of one's own, of which there is a trace alone, need none.
     """
-    t: Trace = getattr(of, "trace", of)
+    t = of if isinstance(of, Trace) else of.trace
     seen = set[str]()
     for record in t.values():
         assert (of is t or record.source is not None) and seen.issuperset(record.inputs), record
