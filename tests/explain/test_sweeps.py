@@ -38,7 +38,6 @@ POOLINGS = [
     for how in ("mean", "max", "mean+max", "first")
 ]
 LINEAR = [form for form in FORMS if form[0] != "pretrain"]  # the head of a masked model is not
-SINUSOIDAL = [form for form in FORMS if form[1]["positions"] == "sinusoidal"]
 CASES = [*TEXTS, "plain", "edited", "ensemble"]
 """Tasks, and of a number the cases of the matrix."""
 EDIT = "encoder.0.self.context=0"
@@ -65,7 +64,7 @@ def followed(e: Explanation, *edits: str) -> float:
     return sum(effect.log_prob_after for effect in what_if(e, edits or ["logits*1"], again=False).effects)
 
 
-@for_each(("task", "form"), [*SINUSOIDAL, *NGRAMS])
+@for_each(("task", "form"), [*(form for form in FORMS if form[1]["positions"] == "sinusoidal"), *NGRAMS])
 def test_a_batch_of_edits_gives_the_logits_of_each_alone(task: str, form: dict[str, Any]) -> None:
     e, other = (explained(task, text, **form) for text in (TEXTS[task], OTHERS[task]))
     stack = stack_of(task)
@@ -219,6 +218,7 @@ def test_a_cancelled_sweep_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         e.sweep("parts")
     assert len(seen) == 3
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in e.subject.model.modules())
+    torch.testing.assert_close(e.subject.model(**e.model_inputs)[0], e.records["logits"].value, atol=1e-5, rtol=0)
     e.sweep("parts")  # without the event nothing is cancelled
 
 
