@@ -1,9 +1,13 @@
-"""Tests of explanations: answers equal `predict`, tensors equal the forward pass, and omissions are reported."""
+"""Tests of explanations: answers equal `predict`, tensors equal the forward pass, and omissions are reported.
+
+The log of a beam search is compared with a naive search; logging does not change the search.
+"""
 
 from __future__ import annotations
 
 import gc
 import json
+import math
 import weakref
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,65 +16,56 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.browser.models import subject_of
+from tests.decode.toys import BOS, EOS, PAD, TableDecoder, log_probs, random_table
 from tests.helpers.for_each import for_each
-from tests.helpers.small import config_of, data_of, random_run
 
-from glassformer.config import ModelConfig
+from glassformer.config import DecodeConfig
+from glassformer.decode.incremental import TranslationDecoder
+from glassformer.decode.search import SearchLog, beam_search
 from glassformer.errors import CheckpointError, DivergedError, UsageError
 from glassformer.explain.capture.slices import take_slice
 from glassformer.explain.edits.effects import prediction_index
 from glassformer.explain.explanation import Explanation, TraceRequest, compute_decoding, explain
+from glassformer.explain.inputs import logged_search, translate
 from glassformer.explain.page.manifest import plain, run_info
 from glassformer.explain.page.saved_page import written
-from glassformer.models import Translator
 from glassformer.run import Run
 from glassformer.runs.model_folder import save_checkpoint, save_snapshot
 from glassformer.training.loop import TrainState
 
 TEXTS = {"classify": "a b good c, d", "translate": "abcde", "lm": "abc ba"}
-MODEL = ModelConfig(n_layers=2, d_model=16, n_heads=2, d_ff=32, dropout=0.1)
 Runs = dict[str, Run]
 
 
-def run_of(name: str, path: Path = Path("runs"), max_len: int = 24, seed: int = 1, **model: object) -> Run:
-    """Return a run with random weights whose predictions do not depend on rounding."""
-    config = config_of(name)
-    config = replace(config, model=replace(MODEL, **model), text=replace(config.text, max_len=max_len))
-    return random_run(config, data_of(name), seed, path=path)
-
-
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return {name: run_of(name, tmp_path_factory.mktemp(name)) for name in TEXTS}
+def runs() -> Runs:
+    return {name: subject_of((name, {})) for name in TEXTS}
 
 
 @for_each(
-    ("text", "options"),
+    ("name", "text", "options"),
     [
-        ("abcde", {"beam_size": 4, "n_best": 3}),
-        ("abcdefg" * 5, {"beam_size": 1}),
-        ("  ", {"beam_size": 2}),
-        ("", {"sample": True}),
-        ("gab", {"sample": True, "temperature": 0.7, "n_best": 2}),
+        ("translate", "abcde", {"beam_size": 4, "n_best": 3}),
+        ("translate", "abcdefg" * 5, {"beam_size": 1}),
+        ("translate", "  ", {"beam_size": 2}),
+        ("translate", "", {"sample": True}),
+        ("translate", "gab", {"sample": True, "temperature": 0.7, "n_best": 2}),
+        ("lm", "abc ba", {"decode_seed": 1}),
+        *(("lm", text, {"decode_seed": 0}) for text in ("abc ba", "", "abcd " * 9)),
     ],
 )
-def test_a_translator_answers_as_predict(runs: Runs, text: str, options: dict[str, object]) -> None:
-    options = options | {"max_new_tokens": 9}
-    e, expected = runs["translate"].explain(text, **options), runs["translate"].predict(text, **options)
-    assert e.answer["headline"] == expected["translation"] == e.streams[1].text
-    assert e.decode.hypotheses[0].score == pytest.approx(expected["score"], abs=1e-5)
-    best = expected.get("n_best", [])
-    assert [h.text for h in e.decode.hypotheses[: len(best)]] == [h["translation"] for h in best]
-
-
-@for_each(("text", "seed"), [("abc ba", 0), ("abc ba", 1), ("", 0), ("abcd " * 9, 0)])
-def test_a_language_model_answers_as_predict(runs: Runs, text: str, seed: int) -> None:
-    e = runs["lm"].explain(text, max_new_tokens=9, decode_seed=seed)
-    n = e.decode.settings.max_new_tokens  # fewer where the context is full
-    expected = runs["lm"].predict(text, max_new_tokens=n, decode_seed=seed)
-    assert e.answer["headline"] == expected["text"]
-    assert len(e.streams[0]) <= 24
+def test_what_is_written_is_that_of_predict(runs: Runs, name: str, text: str, options: dict[str, Any]) -> None:
+    e = runs[name].explain(text, **options, max_new_tokens=9)
+    n = e.decode.settings.max_new_tokens  # fewer where the context of a language model is full
     assert (n < 9) == any("max_new_tokens was lowered" in warning for warning in e.warnings)
+    expected, best = runs[name].predict(text, **options, max_new_tokens=n), e.decode.hypotheses
+    assert e.answer["headline"] == expected["text" if name == "lm" else "translation"]
+    assert name == "lm" or e.answer["headline"] == e.streams[1].text
+    assert name == "lm" or best[0].score == pytest.approx(expected["score"], abs=1e-5)
+    others = [hypothesis["translation"] for hypothesis in expected.get("n_best", [])]
+    assert [hypothesis.text for hypothesis in best[: len(others)]] == others
+    assert all(len(stream) <= 25 for stream in e.streams), "24, and the start token of a translation"
 
 
 @for_each("name", TEXTS)
@@ -145,8 +140,7 @@ def test_an_empty_text_and_truncated_and_unknown_tokens_are_warned_of(runs: Runs
     assert (
         e.streams[0].padding == [True] and not e["encoder.0.self.mask"].any() and not e["encoder.0.self.weights"].any()
     )
-    text, run = " ".join(["a"] * 20 + ["zzz"] + ["b"] * 20), run_of("classify")
-    object.__setattr__(run.task.config, "text", replace(run.task.config.text, truncate="head+tail"))
+    text, run = " ".join(["a"] * 20 + ["zzz"] + ["b"] * 20), subject_of(("classify", {}), truncate="head+tail")
     e = run.explain(text)
     assert "the text was truncated from 41 to 24 tokens, keeping its beginning and end" in e.warnings
     stream = e.streams[0]
@@ -221,7 +215,6 @@ def test_the_first_generated_token_is_shown_first(runs: Runs, name: str, request
         ("translate", {"decode": {"n_best": 3, "beam_size": 2}}, "n_best"),
         ("translate", {"prefix": (7,), "decode": {"sample": True}}, "prefixes"),
         ("lm", {"checkpoint": "step-00000007"}, "no checkpoint"),
-        ("lm", {"checkpoint": "../model"}, "checkpoint must be"),
     ],
 )
 def test_invalid_requests_are_refused(runs: Runs, name: str, request_: dict[str, Any], message: str) -> None:
@@ -254,14 +247,9 @@ def test_options_that_do_not_exist_or_have_a_wrong_type_are_refused(runs: Runs) 
 
 
 def test_an_unfinished_translation_and_a_full_context(runs: Runs) -> None:
-    model = runs["translate"].model
-    assert isinstance(model, Translator)
-    weights = model.tgt_embedding.weight.detach()
-    weights[3] -= 9  # [EOS] is out of reach
-    try:
-        e = runs["translate"].explain("abcdefg", beam_size=1, max_new_tokens=200)
-    finally:
-        weights[3] += 9
+    run = subject_of(("translate", {"output_bias": True}))
+    run.model.get_parameter("output_bias").detach()[3] = -99  # [EOS] is out of reach
+    e = run.explain("abcdefg", beam_size=1, max_new_tokens=200)
     assert len(e.decode.hypotheses[0].ids) == len(e.streams[1]) == 25 and "truncated" in e.answer["detail"]
     assert e.predictions[-1].actual is not None and is_decoded_as_traced(e) and all(c.ok for c in e.checks)
     e = runs["lm"].explain("abcdefg" * 6, max_new_tokens=12)
@@ -277,7 +265,7 @@ def test_an_unfinished_translation_and_a_full_context(runs: Runs) -> None:
     [("classify", 700, "beginning"), ("translate", 512, "beginning"), ("lm", 700, "end"), ("lm", 520, "end")],
 )
 def test_a_text_above_512_tokens_is_cut_with_a_sentence(name: str, max_len: int, kept: str) -> None:
-    run = run_of(name, max_len=max_len, n_layers=1)
+    run = subject_of((name, {"n_layers": 1}), max_len=max_len)
     e = explain(run, TraceRequest("a b c d e f g " * 100, decode={} if name == "classify" else {"max_new_tokens": 2}))
     n = len(e.streams[0])
     assert (250 < n <= 512 and n <= e.records["logits"].shape[0]) or name in ("classify", "translate")
@@ -290,7 +278,7 @@ def test_a_text_above_512_tokens_is_cut_with_a_sentence(name: str, max_len: int,
 
 
 def test_weights_that_are_not_finite_are_refused() -> None:
-    run = run_of("classify")
+    run = subject_of(("classify", {}))
     with torch.no_grad():
         next(run.model.parameters()).fill_(float("nan"))
     with pytest.raises(DivergedError):
@@ -298,8 +286,8 @@ def test_weights_that_are_not_finite_are_refused() -> None:
 
 
 def test_checkpoints_and_snapshots_are_explained(tmp_path: Path) -> None:
-    run = run_of("classify", tmp_path)
-    state = TrainState(run_of("classify", tmp_path, seed=5).model, run.task)
+    run = subject_of(("classify", {}))
+    run.path, state = tmp_path, TrainState(run.task.build_model(), run.task)
     assert state.ema is not None
     for tensor in state.ema.values():
         tensor.mul_(0.5)  # so that the two sets of weights differ
@@ -327,16 +315,10 @@ def test_checkpoints_and_snapshots_are_explained(tmp_path: Path) -> None:
         run.explain("a", checkpoint="step-00000020")
 
 
-@for_each(
-    ("name", "request_"),
-    [
-        ("classify", {}),
-        ("translate", {}),
-        ("translate", {"target": "abc"}),
-        ("lm", {}),
-        ("translate", {"decode": {"sample": True}}),
-    ],
-)
+FORMS = [*((name, {}) for name in TEXTS), ("translate", {"target": "abc"}), ("translate", {"decode": {"sample": True}})]
+
+
+@for_each(("name", "request_"), FORMS)
 def test_every_pass_has_full_precision(runs: Runs, name: str, request_: dict[str, Any]) -> None:
     """Simulate a GPU with fewer bits under "medium": decoding, erasing and tracing must have the same precision."""
     run, seen = runs[name], []
@@ -376,3 +358,70 @@ def test_results_are_short_in_a_notebook(runs: Runs) -> None:
         results = [e, e.plot, e.what_if(*many[:2]), e.what_if(*many), e.attribute()]
         for result in (*results, *(e.sweep(kind) for kind in ("parts", "keys", "layers", "contributions"))):
             assert len(repr(result)) <= 300 and "\n" not in repr(result) and " at 0x" not in repr(result)
+
+
+RUN = subject_of(("translate", {}))
+TOKENIZER = RUN.task.tokenizer
+SPECIAL = {"bos": BOS, "eos": EOS, "pad": PAD}
+SIZE = TOKENIZER.vocab_size
+
+
+def search(table: torch.Tensor, config: DecodeConfig, prefix: list[int], log: SearchLog | None = None):
+    return beam_search(TableDecoder(table), [9], config, **SPECIAL, prefixes=[prefix], log=log)[0]
+
+
+@for_each("seed", range(6))
+@for_each(("beam_size", "penalty", "n_prefix"), [(1, 1.0, 0), (3, 0.6, 0), (4, 1.0, 2)])
+def test_what_is_recorded_equals_a_naive_search(seed: int, beam_size: int, penalty: float, n_prefix: int) -> None:
+    table, prefix = random_table(seed, 1, SIZE), [5, 6][:n_prefix]
+    config = DecodeConfig(beam_size=beam_size, length_penalty=penalty, n_best=min(2, beam_size))
+    logged, steps = logged_search(lambda log: search(table, config, prefix, log), TOKENIZER)
+    plain = search(table, config, prefix)
+    assert [(h.ids, h.score, h.log_prob, h.finished) for h in logged[: len(plain)]] == [
+        (h.ids, h.score, h.log_prob, h.finished) for h in plain
+    ]
+    live: list[tuple[list[int], float]] = [([], 0.0)]
+    for t, step in enumerate(steps):
+        extensions = []
+        for parent, (ids, total) in enumerate(live):
+            step_log_probs = log_probs(table, 0, ids)
+            free = [v for v in range(SIZE) if v not in (PAD, BOS)]
+            for v in [prefix[t]] if t < n_prefix else free:
+                extensions.append((total + step_log_probs[v], parent, v, step_log_probs[v]))
+        extensions.sort(key=lambda e: -e[0])
+        wanted = 1 if beam_size == 1 else 2 * beam_size
+        assert [(c.parent, c.id) for c in step] == [(p, v) for _, p, v, _ in extensions[:wanted]]
+        lived: list[tuple[list[int], float]] = []
+        for rank, (c, (total, parent, v, log_prob)) in enumerate(zip(step, extensions, strict=False)):
+            assert (c.total, c.log_prob) == pytest.approx((total, log_prob), abs=1e-5)
+            assert c.score == pytest.approx(total / (t + 1) ** penalty, abs=1e-5)
+            assert c.finished == (v == EOS and rank < beam_size)
+            lives = v != EOS and len(lived) < beam_size
+            assert c.row == (len(lived) if lives else None)
+            if lives:
+                lived.append(([*live[parent][0], v], total))
+        live = lived
+    n_finished = sum(c.finished for step in steps for c in step)
+    assert sum(h.finished for h in logged) == n_finished
+    for h in logged:  # each is linked to its candidates
+        assert h.end is not None
+        t, index = h.end
+        path = [steps[t][index]]
+        for step in reversed(steps[:t]):
+            path.append(next(c for c in step if c.row == path[-1].parent))
+        assert [c.id for c in reversed(path)] == [*h.ids, *[EOS] * h.finished]
+        assert math.fsum(c.log_prob for c in path) == pytest.approx(h.log_prob, abs=1e-5)
+
+
+def test_a_log_skips_finished_sentences_and_names_its_kind() -> None:
+    """One of 16 sentences ends at once: it stays in the batch, but is no longer logged."""
+    model: Any = RUN.model
+    decoder, heard = TranslationDecoder(model, torch.arange(16)[:, None] % SIZE), list[list[int]]()
+    longest, config = [1] + [4] * 15, DecodeConfig(beam_size=2)
+    beam_search(decoder, longest, config, **SPECIAL, log=lambda step: heard.append(step.sentence.tolist()))
+    assert heard[0] == list(range(16))
+    assert all(0 not in sentences for sentences in heard[1:]) and len(heard) > 1
+    sampled = translate(model, TOKENIZER, [5, 6, EOS], DecodeConfig(sample=True, n_best=3, max_new_tokens=5), [])
+    assert (sampled.kind, len(sampled.hypotheses), sampled.steps) == ("sample", 3, [])
+    searched = translate(model, TOKENIZER, [5, 6, EOS], DecodeConfig(beam_size=2, max_new_tokens=5), [7])
+    assert (searched.kind, searched.prefix, searched.hypotheses[0].ids[0]) == ("beam", [7], 7)

@@ -1,15 +1,29 @@
-"""Tests of streams: tokens, words and their characters, in scripts with and without spaces."""
+"""Streams: tokens, words and their characters, in scripts with and without spaces.
+
+And of models with character n-grams, word bigrams and hashed token n-grams: named, recorded and erased.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
+from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.browser.models import subject_of
 from tests.helpers.for_each import for_each
+from tests.helpers.ngram_runs import ngram_run
+from tests.helpers.recompute import check_every_record
 
 from glassformer.config import TextConfig
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.streams import Stream, decoded_spans, group_words, make_stream
+from glassformer.run import Run
 from glassformer.text.tokenizer import Tokenizer
 
 TEXTS = [
@@ -112,3 +126,98 @@ def test_padding_and_special_tokens_are_marked(kind: str) -> None:
     assert s.spans[0] is None and s.spans[1] == spans[0]
     empty = stream_of(tokenizer, "")
     assert (empty.ids, empty.padding, empty.words) == ([tokenizer.pad_id], [True], [-1])
+
+
+PAIRS = "card cards card lost xyzzy card"
+
+
+SPELLED: dict[str, tuple[Callable[..., Run], str, dict[str, Any]]] = {
+    "ngrams": (ngram_run, "refunds xyzzy card", {}),
+    "bigrams": (lambda **changes: ngram_run(bigrams=40, **changes), PAIRS, {}),
+    "hashed": (lambda **changes: subject_of(("lm", {"max_ngram": 4} | changes)), "ab cd e", {"max_new_tokens": 1}),
+}
+
+
+@cache
+def run_of(kind: str, **changes: object) -> Run:
+    return SPELLED[kind][0](**changes)
+
+
+def explained(kind: str, **changes: object) -> Explanation:
+    _, text, decode = SPELLED[kind]
+    return run_of(kind, **changes).explain(text, **decode)
+
+
+@for_each("kind", ["ngrams", "bigrams"])
+@for_each("text", ["refunds refunding card", "lost", "money xyzzy 😀 好吃", "", "Wonderful card " * 30, PAIRS])
+def test_a_classifier_answers_as_predict(kind: str, text: str) -> None:
+    e, expected = run_of(kind).explain(text), run_of(kind).predict(text)
+    for candidate in e.predictions[0].top:
+        assert math.exp(candidate.log_prob) == pytest.approx(expected["probabilities"][candidate.piece], abs=1e-6)
+    assert all(check.ok for check in e.checks)
+
+
+def test_the_ngrams_of_each_token_are_named() -> None:
+    run = run_of("ngrams")
+    stream = run.explain("refunding 😀").streams[0]
+    assert stream.ngrams is not None
+    word, emoji = stream.ngrams
+    assert {"<re", "fund", "ing>"} <= set(word)
+    assert emoji == ["0xF0", "0x9F", "0x98", "0x80"]
+    assert stream.unknown == [True, True] and stream.word_texts == ["refunding", "😀"]
+    assert run.explain("xyzzy card").warnings == [
+        "1 of 2 tokens of the text is unknown to the model, but the model reads their n-grams"
+    ]
+    numbers, e = explained("ngrams")["embedding.ngram_ids"][0], explained("ngrams")
+    rows = e.tensor("ngrams.weight", "ngram:" + ".".join(str(n) for n in sorted(numbers[numbers > 0])))
+    np.testing.assert_allclose(rows.mean(axis=0), e["embedding.ngrams"][0], atol=1e-6)
+
+
+def test_the_bigram_of_each_token_is_named() -> None:
+    tokenizer, stream = run_of("bigrams").task.tokenizer, explained("bigrams").streams[0]
+    listed = {tuple(tokenizer.tokens(pair)) for pair in tokenizer.bigrams}
+    expected = ["", *(f"{a} {b}" if (a, b) in listed else "" for a, b in pairwise(PAIRS.split()))]
+    assert stream.bigrams == expected and any(expected) and "" in expected[1:]
+    assert stream.bigram_ids is not None
+    assert [number > 0 for number in stream.bigram_ids] == [bool(name) for name in expected]
+
+
+def test_the_hashed_ngrams_of_each_token_are_named() -> None:
+    stream = run_of("hashed").explain("abc ba", max_new_tokens=1).streams[0]
+    assert stream.ngrams is not None and stream.ngram_ids is not None
+    pieces = stream.pieces
+    assert stream.ngrams[:3] == [[], [pieces[0] + pieces[1]], [pieces[1] + pieces[2], "abc"]]
+    assert stream.ngrams[5] == ["".join(pieces[6 - n : 6]) for n in (2, 3, 4)]
+    named = [sum(number > 0 for number in row) for row in stream.ngram_ids]
+    assert named == [len(names) for names in stream.ngrams]
+
+
+@for_each("kind", SPELLED)
+@for_each("positions, std", [("sinusoidal", 0.05), ("learned", None), ("rotary", 0.05), ("none", None)])
+def test_records_equal_their_recomputation(kind: str, positions: str, std: float | None) -> None:
+    e = explained(kind, positions=positions, embedding_init_std=std)
+    check_every_record(e, e.run.model)
+    scaled = ["embedding.scaled"] if std is None else []
+    placed = ["embedding.positions", "embedding.sum"] if positions in ("sinusoidal", "learned") else []
+    added = ["embedding.ngram_ids", "embedding.ngrams", "embedding.with_ngrams"]
+    inputs = {"with_ngrams": ((scaled or ["embedding.rows"])[-1], "embedding.ngrams")}
+    if kind == "bigrams":
+        added += ["embedding.bigram_ids", "embedding.bigrams", "embedding.with_bigrams"]
+        inputs["bigrams"] = ("embedding.bigram_ids",)
+        inputs["with_bigrams"] = ("embedding.with_ngrams", "embedding.bigrams")
+    steps = ["embedding.ids", "embedding.rows", *scaled, *added, *placed]
+    assert list(e.records)[: len(steps)] == steps
+    assert {name: e.records[f"embedding.{name}"].inputs for name in inputs} == inputs
+    assert {e.records[id].stack for id in steps} == {"text"}
+    stack, name = "decoder" if kind == "hashed" else "encoder", "bigram" if kind == "bigrams" else "ngram"
+    assert e.records[f"{stack}.0.self.norm"].inputs == ((placed or added)[-1],)
+    assert e.records[f"embedding.{name}s"].value.abs().max() > 0.1
+    assert [a["name"] for a in e.manifest()["params"][f"{name}s.weight"]["axes"]] == [name, "feature"]
+
+
+def test_bigrams_are_added_without_ngrams() -> None:
+    run = ngram_run(bigrams=40)
+    run.model.ngrams = None
+    records = run.explain(PAIRS).records
+    assert records["embedding.with_bigrams"].inputs == ("embedding.rows", "embedding.bigrams")
+    assert "embedding.with_ngrams" not in records

@@ -1,6 +1,6 @@
 """Sweeps against the same edits made one by one and against smaller models, of classes, tokens and numbers.
 
-Findings: written, read and measured again; those that no file may hold are refused.
+And findings: written, read and measured again; those that no file may hold are refused.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.browser.models import subject_of
 from tests.explain.test_edits import FORMS, OTHERS, TEXTS, explained
 from tests.helpers.for_each import for_each
-from tests.helpers.inference import untrained
 from tests.helpers.matrix import TEXTS as ALL_TEXTS
 from tests.helpers.matrix import make_cell, matrix_run, second_text, stack_of
 
@@ -33,32 +31,16 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.model_folder import save_snapshot
 from glassformer.utils.process_settings import Cancelled, cancellable
 
-NGRAMS = [
-    pytest.param("lm", {"max_ngram": 3}, id="lm-ngrams"),
-    pytest.param("classify", {"text": {"ngrams": 60}}, id="classify-ngrams"),
-    pytest.param("classify", {"text": {"bigrams": 30}}, id="classify-bigrams"),
-]
+NGRAMS = [("lm", {"max_ngram": 3}), *(("classify", {"settings": rows}) for rows in ({"ngrams": 60}, {"bigrams": 30}))]
 POOLINGS = [
-    pytest.param(task, {"pooling": how, "pre_norm": pre_norm}, id=f"{task}-{how}-{pre_norm}")
+    (task, {"pooling": how, "pre_norm": pre_norm})
     for task, pre_norm in (("classify", False), ("regress", True))
     for how in ("mean", "max", "mean+max", "first")
 ]
-LINEAR = [form for form in FORMS if form.values[0] != "pretrain"]  # the head of a masked model is not
-SINUSOIDAL = [form for form in FORMS if form.values[1]["positions"] == "sinusoidal"]
+LINEAR = [form for form in FORMS if form[0] != "pretrain"]  # the head of a masked model is not
 CASES = [*TEXTS, "plain", "edited", "ensemble"]
 """Tasks, and of a number the cases of the matrix."""
 EDIT = "encoder.0.self.context=0"
-
-
-def random_model(task: str, text: dict[str, int] | None = None, **form: Any) -> Any:
-    """A random model, also with the n-grams or bigrams of words."""
-    small = {"n_layers": 2, "d_model": 12, "n_heads": 3, "d_ff": 20} | form
-    return subject_of((task, small), **(text or {})) if text or task == "regress" else untrained(task, **small)
-
-
-def traced(task: str, text: str, subject: Any) -> Explanation:
-    decode = {"max_new_tokens": 5} if task in ("translate", "lm") else {}
-    return explain(subject, TraceRequest(text, decode=decode))
 
 
 def of_case(case: str) -> Explanation:
@@ -82,10 +64,9 @@ def followed(e: Explanation, *edits: str) -> float:
     return sum(effect.log_prob_after for effect in what_if(e, edits or ["logits*1"], again=False).effects)
 
 
-@for_each(("task", "form"), [*SINUSOIDAL, *NGRAMS])
+@for_each(("task", "form"), [*(form for form in FORMS if form[1]["positions"] == "sinusoidal"), *NGRAMS])
 def test_a_batch_of_edits_gives_the_logits_of_each_alone(task: str, form: dict[str, Any]) -> None:
-    subject = random_model(task, **form)
-    e, other = (traced(task, text, subject) for text in (TEXTS[task], OTHERS[task]))
+    e, other = (explained(task, text, **form) for text in (TEXTS[task], OTHERS[task]))
     stack = stack_of(task)
     variants = [
         [f"{stack}.0.self.head1=0"],
@@ -114,10 +95,12 @@ def test_each_row_is_its_edits_alone(case: str, kind: Any) -> None:
         expected = [(block, [f"{block}.scores[head:{h};key:{k}]=blocked"]) for block, h, k in keys]
         assert [(row.name, row.edits) for row in rows] == expected
     else:
-        names = [f"{block}.head{h}" for block, shape in heads.items() for h in range(shape[0])]
-        blocks = [id.removesuffix(".out") for id in e.records if id.endswith("ff.out")]
-        assert sorted(row.name for row in rows) == sorted([*names, *heads, *blocks]) and sweep.untrained > 0
-        assert [row.name for row in rows if row.alone] == names
+        off = {f"{block}.head{h}": f"{block}.context[head:{h}]=0" for block in heads for h in range(heads[block][0])}
+        names = [*off]
+        off |= {block: f"{block}.context=0" for block in heads}
+        off |= {id.removesuffix(".out"): f"{id}=0" for id in e.records if id.endswith("ff.out")}
+        assert {row.name: row.edits for row in rows} == {name: [edit] for name, edit in off.items()}
+        assert [row.name for row in rows if row.alone] == names and sweep.untrained > 0
         block, shape = next(iter(heads.items()))
         alone = next(row.alone for row in rows if row.name == f"{block}.head1")
         assert alone.edits == [f"{block}.context[head:{h}]=0" for h in range(shape[0]) if h != 1]
@@ -219,23 +202,6 @@ def test_texts_whose_answers_do_not_differ_have_no_shares(monkeypatch: pytest.Mo
         first.sweep("states", second)
 
 
-def test_a_pair_that_backs_each_other_up_is_found_by_together_and_missed_one_by_one() -> None:
-    """Two of three heads write the same, and the final norm lets one through like both."""
-    subject = untrained("classify", n_layers=1, d_model=12, n_heads=3, d_ff=20)
-    layer, head = subject.model.encoder.layers[0], subject.model.head
-    attention, down = layer.self_attention, layer.feed_forward.down_proj
-    with torch.no_grad():
-        for module in (attention.v_proj, attention.o_proj, down, head):
-            for p in module.parameters():
-                p.zero_()
-        attention.v_proj.bias[0] = attention.v_proj.bias[4] = 1000.0  # of heads 0 and 1
-        attention.o_proj.weight[3, 0] = attention.o_proj.weight[3, 4] = 1.0
-        head.weight[..., 3] = torch.tensor([[-2.0], [2.0]])[: len(head.weight), 0]
-    *heads, together, _ = explain(subject, TEXTS["classify"]).sweep("parts").rows
-    assert len(heads) == 3 and all(abs(row.change) < 1e-3 for row in heads) and together.change < -0.3
-    assert [abs(row.alone.change) < 1e-3 for row in heads] == [True, True, False]
-
-
 def test_a_cancelled_sweep_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "BATCH_TOKENS", 40)
     e = explained("translate")
@@ -252,16 +218,14 @@ def test_a_cancelled_sweep_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         e.sweep("parts")
     assert len(seen) == 3
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in e.subject.model.modules())
-    logits = e.subject.model(**e.model_inputs)[0]
-    torch.testing.assert_close(logits, e.records["logits"].value, atol=1e-5, rtol=0)
+    torch.testing.assert_close(e.subject.model(**e.model_inputs)[0], e.records["logits"].value, atol=1e-5, rtol=0)
     e.sweep("parts")  # without the event nothing is cancelled
 
 
-@for_each(("task", "form"), [*FORMS, *NGRAMS, pytest.param("regress", {}, id="regress")])
+@for_each(("task", "form"), [*FORMS, *NGRAMS, ("regress", {})])
 def test_the_lens_is_a_model_with_fewer_layers_and_ends_in_its_logits(task: str, form: dict[str, Any]) -> None:
     """Row n is the model of which only the first n layers are left; the last row is the model's own prediction."""
-    subject = random_model(task, **form)
-    e = traced(task, ALL_TEXTS[task] if task == "regress" else TEXTS[task], subject)
+    e = explained(task, ALL_TEXTS[task] if task == "regress" else TEXTS[task], **form)
     rows, at = e.sweep("layers").rows, 0
     for stack, depth in e.records.n_layers.items():
         first, *layers = rows[at : at + depth + 1]
@@ -269,7 +233,7 @@ def test_the_lens_is_a_model_with_fewer_layers_and_ends_in_its_logits(task: str,
         assert [row.name for row in layers] == [f"{stack}.{i}.state" for i in range(depth)]
         at += depth + 1
         for n, row in enumerate([first, *layers]):
-            shorter = copy.deepcopy(subject.model)
+            shorter = copy.deepcopy(e.subject.model)
             del getattr(shorter, stack).layers[n:]
             assert row.value_after == pytest.approx(value_by_hand(shorter.eval(), e), abs=1e-4)
             if e.is_number:
@@ -283,9 +247,9 @@ def test_the_lens_is_a_model_with_fewer_layers_and_ends_in_its_logits(task: str,
         assert all(one.after == one.before for one in row.effects)
 
 
-@for_each(("task", "form"), [*LINEAR, *NGRAMS, *POOLINGS, pytest.param("lm", {"norm": "rms"}, id="rms")])
+@for_each(("task", "form"), [*LINEAR, *NGRAMS, *POOLINGS, ("lm", {"norm": "rms"})])
 def test_contributions_sum_to_the_logits(task: str, form: dict[str, Any]) -> None:
-    e = traced(task, TEXTS.get(task, "a b good b a"), random_model(task, **form))
+    e = explained(task, TEXTS.get(task, "a b good b a"), **form)
     for index in e.answered[:3] or [0]:
         found = e.sweep("contributions", prediction=index)
         if e.is_number:

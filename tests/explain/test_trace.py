@@ -1,7 +1,7 @@
-"""A trace holds the numbers of the real forward pass, and every record says truly how it was computed.
+"""A trace holds the numbers of the real forward pass, and every record says truly how it was computed, and where.
 
-A tap says what is used in place of a step, and the rest of the trace is what the model makes of that. Tracing changes
-nothing that it does not put back, and threads do not mix.
+A tap says what is used in place of a step, and the rest is what the model makes of that. Tracing changes nothing that
+it does not put back: hooks, modes, precision; and threads do not mix.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 import torch
 from tests.helpers.copying import randomise
 from tests.helpers.for_each import for_each
-from tests.helpers.recompute import recompute
+from tests.helpers.recompute import check_every_record
 from torch import Tensor, nn
 
 import glassformer
@@ -30,7 +30,7 @@ from glassformer.explain import trace
 from glassformer.explain.capture.sites import SITES, source_line
 from glassformer.explain.trace import Trace
 from glassformer.models import LanguageModel, TextClassifier, Translator
-from glassformer.nn.attention import Mask, MultiHeadAttention, Tap
+from glassformer.nn.attention import Mask, MultiHeadAttention, Tap, attention
 from glassformer.nn.embeddings import TokenEmbedding
 from glassformer.nn.layers import FeedForward, Layer, LayerNorm, Residual
 
@@ -50,11 +50,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "rotary, narrow heads": {"positions": "rotary", "n_heads": 3, "d_head": 4},
     "no positions": {"positions": "none", "tie_embeddings": False},
 }
-
-
-@pytest.fixture(autouse=True)
-def seed() -> None:
-    torch.manual_seed(0)
 
 
 def classifier(n_classes: int = 2, **changes: object) -> TextClassifier:
@@ -93,21 +88,6 @@ def traced(model: nn.Module, *args: Tensor) -> tuple[Trace, Tensor]:
     return t, output
 
 
-def assert_true(t: Trace, model: nn.Module) -> None:
-    """Every record equals its operation on its inputs, and no input is missing or yet to come."""
-    seen: set[str] = set()
-    for record in t.values():
-        assert seen.issuperset(record.inputs), record
-        seen.add(record.id)
-        assert record.op != "input", record
-        assert len(record.axes) == record.value.dim(), record
-        assert not record.value.requires_grad
-        expected = recompute(t, model, record)
-        if expected is not None:
-            expected = expected.expand_as(record.value)
-            torch.testing.assert_close(record.value.double(), expected, atol=1e-5, rtol=1e-5, msg=repr(record))
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 @for_each("batch", [1, 2])
 @for_each("changes", VARIANTS.values())
@@ -116,7 +96,7 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(family, changes,
     with torch.no_grad():
         plain = model(*args)
     t, output = traced(model, *args)
-    assert_true(t, model)
+    check_every_record(t, model)
     torch.testing.assert_close(output, plain, atol=1e-5, rtol=1e-5)
     assert torch.equal(t["logits"].value, output if batch == 2 else output[0])
     assert [axis.name for axis in t["logits"].axes][:-1] == (["batch"] if batch == 2 else []) + (
@@ -129,11 +109,11 @@ def test_every_record_is_what_its_operation_makes_of_its_inputs(family, changes,
 
 @for_each("how", ["mean", "max", "mean+max", "first"])
 @for_each("n_classes", [2, 3])
-@for_each("mask", [padding(5), padding(5) & padding(2, 5)[:1], None])
+@for_each("mask", [padding(5), padding(5) & padding(2, 5)[:1], padding(5) & False, None])
 def test_pooling_and_head(how, n_classes, mask) -> None:
     model = classifier(n_classes, pooling=how)
     t, _ = traced(model, ids(5), *([] if mask is None else [mask]))
-    assert_true(t, model)
+    check_every_record(t, model)
     assert ("head" in t) == (n_classes == 2)
     assert t["logits"].op == ("pin_zero" if n_classes == 2 else "linear")
     assert t["pooled"].inputs == ("encoder.norm", *(["encoder.1.self.mask"] if mask is not None else []))
@@ -241,7 +221,7 @@ def test_a_second_forward_has_ids_of_its_own() -> None:
     assert t["decoder.0.self.weights@2"].shape == (2, 2, 2)
     assert t["decoder.1.self.norm@2"].inputs == ("decoder.0.ff.residual@2",)
     assert t["logits@2"].inputs == ("decoder.norm@2",)
-    assert_true(t, model)
+    check_every_record(t, model)
 
 
 def test_with_a_cache_earlier_keys_are_seen_and_no_check_is_claimed() -> None:
@@ -344,7 +324,7 @@ class ByHand(nn.Module):
 def test_a_model_made_by_hand_goes_by_its_own_names() -> None:
     model = randomise(ByHand())
     t, output = traced(model, ids(4))
-    assert_true(t, model)
+    check_every_record(t, model)
     assert t["blocks.1.q_proj"].inputs == ("blocks.0.out",)
     assert t["residual.residual"].inputs == ("blocks.1.out", "ff.out") and t["ff.w_in"].inputs == ("residual.norm",)
     assert t["last_norm"].inputs == ("residual.residual",) and t["speak"].inputs == ("last_norm",)
@@ -373,7 +353,15 @@ def test_the_scale_of_attention_is_observed(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(attention_module, "attention", lambda *a, **k: plain(*a, **k, scale=0.3))
     t, _ = traced(model, x)
     assert t["encoder.0.self.scores"].attrs["factor"] == pytest.approx(0.3, rel=1e-6)
-    assert_true(t, model)
+    check_every_record(t, model)
+
+
+N_STEPS = 47
+"""Records of `language_model()`."""
+
+
+def n_hooks(model: nn.Module) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
 def tapped(model: nn.Module, args: tuple[Tensor, ...], tap: Tap) -> tuple[Trace, Tensor]:
@@ -403,11 +391,7 @@ def test_each_step_on_the_way_can_be_replaced_and_the_others_are_made_of_it(fami
         # Pooling reads the mask of the text; where attention's is another one, it stands by itself.
         assert [id for id in t if id != "mask"] == list(plain)
         assert set(t.edited) == some
-        for record in t.values():
-            made = None if record.id in some else recompute(t, model, record)
-            if made is not None:
-                value, made = record.value.double(), made.expand_as(record.value)
-                torch.testing.assert_close(value, made, atol=1e-4, rtol=1e-4, msg=f"{sorted(some)}: {record}")
+        check_every_record(t, model, edited=some)
         assert torch.equal(t["logits"].value, output) and not torch.equal(output, text)
     assert torch.equal(traced(model, *args)[1], text), "nothing is left behind"
 
@@ -427,6 +411,14 @@ def test_one_head_of_one_layer_is_cut_before_it_is_mixed_with_the_others() -> No
     assert torch.equal(t["decoder.1.cross.v"].value, plain["decoder.1.cross.v"].value)
     kept, gone = t["decoder.1.cross.concat"].value.chunk(2, dim=-1)
     assert torch.equal(kept, plain["decoder.1.cross.concat"].value.chunk(2, dim=-1)[0]) and not gone.any()
+
+
+def test_steps_that_are_not_kept_are_tapped_too() -> None:
+    model, args = a_model("classifier")
+    with torch.no_grad(), trace(model, only="logits", tap=lambda id, x: x * 0 if id == "pooled" else x) as t:
+        model(*args)
+    assert list(t) == ["logits"] and t.edited == ["pooled"]
+    assert torch.equal(t["logits"].value[:, 1], model.head.bias.expand(2))
 
 
 def test_gradients_go_through_what_the_tap_returned() -> None:
@@ -451,7 +443,7 @@ def test_a_tap_that_answers_with_something_else_is_refused(made, message: str) -
     model, args = a_model("classifier")
     with pytest.raises(UsageError, match=message):
         tapped(model, args, lambda id, x: made(x) if id == "encoder.0.ff.out" else x)
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    assert n_hooks(model) == 0
 
 
 def test_an_edited_trace_is_not_checked_against_the_fused_kernel() -> None:
@@ -460,73 +452,8 @@ def test_an_edited_trace_is_not_checked_against_the_fused_kernel() -> None:
     assert t.checks == []
 
 
-LINES = {key: site.line for key, site in SITES.items() if site.line is not None}
-
-
-@for_each("kind", LINES)
-def test_every_kind_of_step_has_its_line(kind: str) -> None:
-    """The code shown beside a step is the code that computes it."""
-    source = source_line(*LINES[kind])
-    assert source is not None
-    lines = (Path(glassformer.__file__).parent / source.file).read_text(encoding="utf-8").splitlines()
-    assert LINES[kind][1] in lines[source.mark - 1]
-    assert source.marked == lines[source.mark - 1].strip()
-    shown = source.code.splitlines()
-    assert 1 <= len(shown) <= 9
-    assert source.line <= source.mark < source.line + len(shown)
-    for i, line in enumerate(shown):
-        assert line.strip() == lines[source.line - 1 + i].strip()
-
-
-OF_CLASSIFIER = {
-    "embedding.positions": "angle.sin()",
-    "encoder.0.self.norm": "F.layer_norm(",
-    "encoder.0.self.k_proj": "self.k_proj(source)",
-    "encoder.0.self.scores": "products * scale",
-    "encoder.0.self.mask": "padding_mask[:, None, None, :]",
-    "encoder.0.self.context": "@ v",
-    "encoder.0.self.residual": "x + self.dropout(",
-    "encoder.0.ff.hidden": "F.relu(",
-    "pooled": "n_real",
-    "head": "self.head(",
-    "logits": "torch.cat([torch.zeros_like",
-}
-OF_LANGUAGE_MODEL = {
-    "decoder.0.self.q": "return x * cos",
-    "decoder.0.self.mask": "tril(",
-    "decoder.0.ff.w_gate": "self.gate_proj(x)",
-    "decoder.0.ff.hidden": "F.silu(",
-    "decoder.0.ff.norm": "torch.rsqrt(",
-    "decoder.0.ff.residual": 'self.norm(step(self, "residual", x + self.dropout(',
-    "logits": "F.linear(x, weight)",
-}
-"""Steps of which a line of another module, or of another branch of it, could be shown."""
-OTHER = replace(SMALL, activation="swiglu", norm="rms", positions="rotary", pre_norm=False)
-
-
-@for_each(
-    "model, expected",
-    [(TextClassifier(SMALL, 20, 2, 10), OF_CLASSIFIER), (LanguageModel(OTHER, 20, 10), OF_LANGUAGE_MODEL)],
-)
-def test_steps_point_at_the_lines_one_would_look_for(model: nn.Module, expected: dict[str, str]) -> None:
-    mask = [torch.ones(1, 4, dtype=torch.bool)] if isinstance(model, TextClassifier) else []
-    with trace(model) as t:
-        model(torch.randint(20, (1, 4)), *mask)
-    for id, piece in expected.items():
-        source = t[id].source
-        assert source is not None and piece in source.marked, (id, source)
-
-
-N_STEPS = 47
-"""Records of `language_model()`."""
-
-
-def n_hooks(model: nn.Module) -> int:
-    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
-
-
 def test_hooks_modes_and_precision_are_put_back_even_after_an_error() -> None:
-    model = language_model().train()
+    model = language_model(dropout=0.5).train()
     model.decoder.layers[0].eval()  # a mixed state is restored as it was
     modes = [m.training for m in model.modules()]
     torch.set_float32_matmul_precision("medium")
@@ -535,7 +462,7 @@ def test_hooks_modes_and_precision_are_put_back_even_after_an_error() -> None:
             assert n_hooks(model) > 0
             assert not any(m.training for m in model.modules())
             assert torch.get_float32_matmul_precision() == "highest"
-            with pytest.raises(UsageError, match="already open"), trace(TextClassifier(SMALL, 20, 2, 10)):
+            with pytest.raises(UsageError, match="already open"), trace(classifier()):
                 pass  # traces do not nest
             model(ids(3))
             raise ZeroDivisionError
@@ -546,12 +473,12 @@ def test_hooks_modes_and_precision_are_put_back_even_after_an_error() -> None:
     assert [m.training for m in model.modules()] == modes
     assert len(t) == N_STEPS
     model(ids(3))
-    attention_module.attention(*torch.randn(3, 1, 2, 3, 4))
+    attention(*torch.randn(3, 1, 2, 3, 4))
     assert len(t) == N_STEPS
 
 
 def test_dropout_is_off_and_gradients_still_flow() -> None:
-    model, x = language_model().train(), ids(5)
+    model, x = language_model(dropout=0.5).train(), ids(5)
     with trace(model) as t:
         model(x).sum().backward()
     assert model.embedding.weight.grad is not None
@@ -594,24 +521,25 @@ def test_calls_of_other_threads_are_not_recorded_and_compute_what_they_do_untrac
 
 def test_many_threads_trace_one_model_at_once() -> None:
     """Each sees its own call alone, whatever hooks come and go, and the last one restores the modes."""
-    model, inputs = language_model().train(), [ids(n) for n in range(2, 6)]
-    expected = [traced(model, x)[0] for x in inputs]
+    model = language_model(dropout=0.5).train()
+    texts = [ids(n) for n in range(2, 6)]
+    expected = [traced(model, text)[0] for text in texts]
     together = threading.Barrier(4)
 
-    def look(n: int) -> list[str]:
+    def look(text: Tensor, alone: Trace) -> list[str]:
         together.wait()
         wrong = []
         for _ in range(4):
-            t, _ = traced(model, inputs[n])
-            wrong += [id for id in expected[n] if not torch.equal(expected[n][id].value, t[id].value)]
-            wrong += [] if list(t) == list(expected[n]) else ["order"]
+            t, _ = traced(model, text)
+            wrong += [id for id in alone if not torch.equal(alone[id].value, t[id].value)]
+            wrong += [] if list(t) == list(alone) else ["order"]
         return wrong
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
         with ThreadPoolExecutor(4) as pool:
-            assert list(pool.map(look, range(4))) == [[]] * 4
+            assert list(pool.map(look, texts, expected)) == [[]] * 4
     finally:
         sys.setswitchinterval(interval)
     assert n_hooks(model) == 0
@@ -651,3 +579,54 @@ def test_a_compiled_model_is_traced_uncompiled() -> None:
     """In a process of its own: torch cannot compile functions whose shapes are checked."""
     message = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True)
     assert message.returncode == 0, message.stderr
+
+
+@for_each("line", [site.line for site in SITES.values() if site.line is not None])
+def test_every_kind_of_step_has_its_line(line: Any) -> None:
+    """The code shown beside a step is the code that computes it."""
+    source = source_line(*line)
+    assert source is not None
+    lines = (Path(glassformer.__file__).parent / source.file).read_text(encoding="utf-8").splitlines()
+    assert line[1] in lines[source.mark - 1]
+    assert source.marked == lines[source.mark - 1].strip()
+    shown = source.code.splitlines()
+    assert 1 <= len(shown) <= 9
+    assert source.line <= source.mark < source.line + len(shown)
+    for i, text in enumerate(shown):
+        assert text.strip() == lines[source.line - 1 + i].strip()
+
+
+OF_CLASSIFIER = {
+    "embedding.positions": "angle.sin()",
+    "encoder.0.self.norm": "F.layer_norm(",
+    "encoder.0.self.k_proj": "self.k_proj(source)",
+    "encoder.0.self.scores": "products * scale",
+    "encoder.0.self.mask": "padding_mask[:, None, None, :]",
+    "encoder.0.self.context": "@ v",
+    "encoder.0.self.residual": "x + self.dropout(",
+    "encoder.0.ff.hidden": "F.relu(",
+    "pooled": "n_real",
+    "head": "self.head(",
+    "logits": "torch.cat([torch.zeros_like",
+}
+OF_LANGUAGE_MODEL = {
+    "decoder.0.self.q": "return x * cos",
+    "decoder.0.self.mask": "tril(",
+    "decoder.0.ff.w_gate": "self.gate_proj(x)",
+    "decoder.0.ff.hidden": "F.silu(",
+    "decoder.0.ff.norm": "torch.rsqrt(",
+    "decoder.0.ff.residual": 'self.norm(step(self, "residual", x + self.dropout(',
+    "logits": "F.linear(x, weight)",
+}
+"""Steps of which a line of another module, or of another branch of it, could be shown."""
+POST_NORM = VARIANTS["rms, swiglu, rotary"] | {"pre_norm": False}
+
+
+@for_each("model, expected", [(classifier(), OF_CLASSIFIER), (language_model(**POST_NORM), OF_LANGUAGE_MODEL)])
+def test_steps_point_at_the_lines_one_would_look_for(model: nn.Module, expected: dict[str, str]) -> None:
+    mask = [torch.ones(1, 4, dtype=torch.bool)] if isinstance(model, TextClassifier) else []
+    with trace(model) as t:
+        model(torch.randint(20, (1, 4)), *mask)
+    for id, piece in expected.items():
+        source = t[id].source
+        assert source is not None and piece in source.marked, (id, source)

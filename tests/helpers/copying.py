@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.layers import Layer
@@ -22,39 +22,22 @@ def randomise(model: nn.Module, seed: int = 0) -> nn.Module:
     return model.eval()
 
 
-@torch.no_grad()
-def copy(ours: nn.Module, theirs: nn.Module) -> None:
-    """A linear layer or a norm."""
-    assert isinstance(theirs.weight, Tensor)
-    ours.get_parameter("weight").copy_(theirs.weight)
-    if isinstance(theirs.bias, Tensor):
-        ours.get_parameter("bias").copy_(theirs.bias)
-
-
-@torch.no_grad()
 def copy_attention(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> None:
     """Torch keeps the projections of queries, keys and values as one matrix (3D, D)."""
-    for linear, w in zip((ours.q_proj, ours.k_proj, ours.v_proj), theirs.in_proj_weight.chunk(3), strict=True):
-        linear.weight.copy_(w)
-    if theirs.in_proj_bias is not None:
-        for linear, b in zip((ours.q_proj, ours.k_proj, ours.v_proj), theirs.in_proj_bias.chunk(3), strict=True):
-            linear.bias.copy_(b)
-    copy(ours.o_proj, theirs.out_proj)
+    parts = zip(theirs.in_proj_weight.chunk(3), theirs.in_proj_bias.chunk(3), strict=True)
+    for linear, (weight, bias) in zip((ours.q_proj, ours.k_proj, ours.v_proj), parts, strict=True):
+        linear.load_state_dict({"weight": weight, "bias": bias})
+    ours.o_proj.load_state_dict(theirs.out_proj.state_dict())
 
 
-def copy_encoder_layer(ours: Layer, theirs: nn.TransformerEncoderLayer) -> None:
+def copy_layer(ours: Layer, theirs: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) -> None:
+    """A layer of a decoder has attention to its memory, and a norm there, between the others."""
+    residuals = [ours.self_residual, ours.feed_forward_residual]
     copy_attention(ours.self_attention, theirs.self_attn)
-    copy(ours.feed_forward.up_proj, theirs.linear1)
-    copy(ours.feed_forward.down_proj, theirs.linear2)
-    copy(ours.self_residual.norm, theirs.norm1)
-    copy(ours.feed_forward_residual.norm, theirs.norm2)
-
-
-def copy_decoder_layer(ours: Layer, theirs: nn.TransformerDecoderLayer) -> None:
-    copy_attention(ours.self_attention, theirs.self_attn)
-    copy_attention(ours.cross_attention, theirs.multihead_attn)
-    copy(ours.feed_forward.up_proj, theirs.linear1)
-    copy(ours.feed_forward.down_proj, theirs.linear2)
-    copy(ours.self_residual.norm, theirs.norm1)
-    copy(ours.cross_residual.norm, theirs.norm2)
-    copy(ours.feed_forward_residual.norm, theirs.norm3)
+    if isinstance(theirs, nn.TransformerDecoderLayer):
+        copy_attention(ours.cross_attention, theirs.multihead_attn)
+        residuals.insert(1, ours.cross_residual)
+    ours.feed_forward.up_proj.load_state_dict(theirs.linear1.state_dict())
+    ours.feed_forward.down_proj.load_state_dict(theirs.linear2.state_dict())
+    for i, residual in enumerate(residuals, start=1):
+        residual.norm.load_state_dict(getattr(theirs, f"norm{i}").state_dict())

@@ -6,10 +6,6 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import pytest
-
-ParameterSet = type(pytest.param(None))
-
 
 def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Call a test for each case, as `pytest.mark.parametrize` does, but within one test; all failures are reported.
@@ -18,8 +14,7 @@ def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Call
     multiply.
     """
     arguments = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    plain = [case.values if isinstance(case, ParameterSet) else case for case in cases]
-    values = [dict(zip(arguments, case if len(arguments) > 1 else (case,), strict=True)) for case in plain]
+    values = [dict(zip(arguments, case if len(arguments) > 1 else (case,), strict=True)) for case in cases]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         def run(**others: Any) -> None:

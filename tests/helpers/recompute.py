@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import torch
 from torch import Tensor, nn
 
@@ -22,11 +24,20 @@ def recompute(t: Trace, model: nn.Module, record: Step) -> Tensor | None:
     return run(op, values, record.attrs, record.shape).double()
 
 
-def check_every_record(e: Explanation, model: nn.Module) -> None:
-    """Assert that every record of an explanation has a source line and equals its recomputation, and all checks."""
-    assert e.trace is not None and all(check.ok for check in e.checks)
-    for record in e.records.values():
-        again = recompute(e.trace, model, record)
-        assert record.source is not None, record.id
-        if again is not None:
-            torch.testing.assert_close(record.value.double(), again, atol=1e-5, rtol=1e-5)
+def check_every_record(of: Explanation | Trace, model: nn.Module, edited: Container[str] = ()) -> None:
+    """Assert that every record has inputs that came before, the value that its operation makes, and a source line.
+
+    The layers of a model of one's own, of which there is a trace alone, need none.
+    """
+    t = of if isinstance(of, Trace) else of.trace
+    seen = set[str]()
+    for record in t.values():
+        assert (of is t or record.source is not None) and seen.issuperset(record.inputs), record
+        seen.add(record.id)
+        assert record.op != "input", record
+        assert len(record.axes) == record.value.dim(), record
+        assert not record.value.requires_grad
+        made = None if record.id in edited else recompute(t, model, record)
+        if made is not None:
+            value, made = record.value.double(), made.expand_as(record.value)
+            torch.testing.assert_close(value, made, atol=1e-5, rtol=1e-5, msg=lambda text, r=record: f"{r}: {text}")

@@ -1,4 +1,4 @@
-"""Tiny runs to serve, and a client that asks for exactly what it is told to.
+"""Texts to explain, and a client of the server that asks for exactly what it is told to.
 
 A browser would have better manners.
 """
@@ -8,22 +8,14 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
-from tests.helpers.small import config_of, data_of, random_run
-
 from glassformer.explain.page.server import TOKEN
-from glassformer.run import Run
 
 TEXTS = {"classify": "a b good b a", "translate": "abcdef", "lm": "abc"}
 DTYPES = {"f32": "<f4", "f16": "<f2", "i32": "<i4", "u8": "u1"}
-
-
-def tiny_run(name: str, max_len: int = 24) -> Run:
-    """A model with random weights, as `glassformer.load` would give it."""
-    config = config_of(name)
-    return random_run(replace(config, text=replace(config.text, max_len=max_len)), data_of(name))
 
 
 @dataclass(frozen=True)
@@ -36,11 +28,12 @@ class Answer:
         return json.loads(self.body)
 
 
+@dataclass(frozen=True)
 class Client:
     """One who has the token of the printed address."""
 
-    def __init__(self, port: int, token: str) -> None:
-        self.port, self.token = port, token
+    port: int
+    token: str
 
     def request(
         self,
@@ -55,8 +48,7 @@ class Client:
         if data is not None:
             wanted |= {"Content-Type": "application/json", "Content-Length": str(len(data))}
         wanted |= headers or {}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in wanted.items():
                 if value is not None:
@@ -64,8 +56,6 @@ class Client:
             connection.endheaders(data)
             answer = connection.getresponse()
             return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
-        finally:
-            connection.close()
 
     def post(self, path: str, body: dict[str, Any]) -> Answer:
         return self.request("POST", path, body)
