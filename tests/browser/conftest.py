@@ -89,7 +89,7 @@ FREE = defaultdict[str, list[Page]](list)
 
 
 @contextmanager
-def lent(browser: Browser, watch: Watch, init_script: str = "", **options: Any) -> Iterator[Page]:
+def window_of(browser: Browser, watch: Watch, init_script: str = "", **options: Any) -> Iterator[Page]:
     """An empty page that is watched until it is given back."""
     free = FREE[repr([sorted(options.items()), init_script])]
     if not free:
@@ -110,7 +110,7 @@ def lent(browser: Browser, watch: Watch, init_script: str = "", **options: Any) 
 def window(browser: Browser, watch: Watch) -> Iterator[Callable[..., Page]]:
     """Opens an empty page: `window(viewport=PHONE, color_scheme="dark")`."""
     with ExitStack() as stack:
-        yield lambda **options: stack.enter_context(lent(browser, watch, **options))
+        yield lambda **options: stack.enter_context(window_of(browser, watch, **options))
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.browser.app import Open, Watch
-from tests.browser.models import MODELS, TEXTS, subject_of
-from tests.browser.test_hostile import FAMILIES, TEXT, hostile_run
-from tests.browser.test_screens import SCREENS
+from tests.browser.models import MODELS, SCREENS, TEXTS, subject_of
+from tests.browser.test_texts import FAMILIES, TEXT, hostile_run
 
 from glassformer.explain.explanation import TraceRequest, explain
 from glassformer.explain.page.model_page import model_page

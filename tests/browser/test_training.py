@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 from tests.browser.app import Watch
-from tests.browser.conftest import lent
+from tests.browser.conftest import window_of
 from tests.helpers.forking import Command
 from tests.helpers.small_runs import FLAGS, SMALL, command, write_table
 
@@ -48,7 +48,7 @@ def show(browser: Browser, watch: Watch) -> Iterator[Show]:
         def open_page(what: Path | str, **options: object) -> Page:
             if isinstance(what, Path):
                 what = stack.enter_context(PageServer(Training(what), port=0)).address
-            page = stack.enter_context(lent(browser, watch, **options))
+            page = stack.enter_context(window_of(browser, watch, **options))
             page.goto(what)
             page.wait_for_selector("main[data-screen=training] [data-role=training]")
             return page

@@ -278,7 +278,7 @@ def test_the_model_is_as_before_and_other_threads_run_it_as_usual() -> None:
     assert not any(m._forward_hooks for m in model.modules())
     assert all(p.grad is None for p in model.parameters())
     value_fn = make_value_function(e, AttributeRequest(prediction=1))
-    rows = [torch.zeros(1, ids.shape[1], 16) for ids in value_fn.ids]
+    rows = [torch.zeros(1, len(words), 16) for words in value_fn.words.values()]
     model.eval()
     with ThreadPoolExecutor(1) as pool, torch.no_grad():
         expected = model(**e.model_inputs)
@@ -350,9 +350,11 @@ def test_integrated_gradients_equal_captum(name: str, text: str, prediction: int
         return logits.log_softmax(dim=-1)[:, value_fn.measure.ids[0]]
 
     nothing = value_fn.erased(value_fn.tokens_of(np.ones((1, value_fn.n_words), dtype=bool)))
-    erased = [nothing[name] for name in ("ids", "src", "tgt_in") if name in nothing]
+    given, erased = (
+        tuple(x[name] for name in ("ids", "src", "tgt_in") if name in x) for x in (value_fn.inputs, nothing)
+    )
     theirs = LayerIntegratedGradients(quantity, [*value_fn.embeddings]).attribute(
-        tuple(value_fn.ids), tuple(erased), n_steps=600, method="gausslegendre", internal_batch_size=200
+        given, erased, n_steps=600, method="gausslegendre", internal_batch_size=200
     )
     for stream, of_stream in zip(value_fn.words, theirs, strict=True):
         expected = of_stream.sum(dim=-1)[0].detach().numpy()

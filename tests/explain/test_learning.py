@@ -39,7 +39,6 @@ from glassformer.explain.learn.backward import GRADIENT, backward_pass, is_gradi
 from glassformer.explain.learn.learning import Learner, encode_answer, own_answer, training_settings, update_of
 from glassformer.explain.one_label import looked_at
 from glassformer.explain.page.manifest import manifest, run_info
-from glassformer.explain.page.saved_page import saved_page_html
 from glassformer.explain.page.server import PageServer
 from glassformer.explain.page.service import Service
 from glassformer.explain.trace import record
@@ -229,11 +228,10 @@ def test_a_kept_run_knows_data_and_optimizer_and_cannot_be_resumed(runs: Runs, t
     again, first = kept.learn(text, "pos", steps=1), run.learn(text, "pos", steps=1)
     assert parts(again)[1].groups == parts(first)[1].groups
     assert glassformer.load(again.keep(tmp_path / "twice")).config == run.config
-    card = (out / "model" / "README.md").read_text(encoding="utf-8")
-    assert "Member 0 of the 3 models of" in card
-    assert "after 2 steps of sgd with learning rate 0.1" in card
+    assert "after 2 steps on one text" in (out / "model" / "README.md").read_text(encoding="utf-8")
     record = json.loads((out / "learned.json").read_text(encoding="utf-8"))
     assert (record["text"], record["answer"], record["steps"], record["optimizer"]) == (text, "neg", 2, "sgd")
+    assert (record["member"], record["members"], record["lr"]) == (0, 3, 0.1)
     assert any(one.startswith("the schedule of the learning rate") for one in record["left_out"])
     assert sorted(path.name for path in out.iterdir()) == ["data.json", "learned.json", "model"]
     no_log = "has no log of its own: train from it with --init-from"
@@ -338,12 +336,6 @@ def test_a_run_sends_how_it_was_trained_and_known_answers(runs: Runs) -> None:
     one = sent["examples"][0]
     after = explain(trained, TraceRequest(one["text"], answer=one["answer"], learn_steps=1)).learning
     assert after is not None and after.learned is not None and after.learned.others
-
-
-def test_a_full_saved_page_says_what_it_lacks_of_learning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassformer.explain.page.saved_page.UPDATES_BYTES", 20_000)
-    _, dropped = saved_page_html(learn("classify", 1), seconds=1)
-    assert any(sentence.startswith("Learn: the updates of ") for sentence in dropped)
 
 
 def test_a_request_is_answered_from_what_is_kept() -> None:

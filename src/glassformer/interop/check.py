@@ -176,7 +176,7 @@ def n_alike(run: Any, model: nn.Module, other: nn.Module) -> tuple[int, int]:
     """Return how many texts get the same answer from two models of a run's task, and of how many."""
     task, texts = run.task, sample_texts(run.task.tokenizer, N_TEXTS)
     with suppress(DataError, UsageError):
-        texts = texts_to_compare(task, run.path, allow_changed=True)[0][:N_TEXTS]
+        texts = texts_to_compare(task, run.path, True)[0][:N_TEXTS]
     answers = (task.predict(one, texts, replace(task.config.decode, n_best=1)) for one in (model, other))
     return sum(same_answer(task, *pair) for pair in zip(*answers, strict=True)), len(texts)
 
