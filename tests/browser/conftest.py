@@ -63,6 +63,8 @@ def address() -> Iterator[Callable[[str | Subject], str]]:
             return known[model].address
 
         yield serve
+        for page in known.values():
+            page.stop()  # all at once, as each waits for its connections
 
 
 LOOPS: list[asyncio.AbstractEventLoop] = []

@@ -335,7 +335,6 @@ def test_a_saved_page_holds_the_trace_before_and_after(app: Open, saved: Callabl
     page, states = app(saved(taught(CLASSIFIER, 3)), "learn"), learned(CLASSIFIER, 3)
     assert loss(page, "before") == pytest.approx(states.steps[0].loss, rel=1e-3)
     assert loss(page, "after") == pytest.approx(states.loss, rel=1e-2)
-    assert set(checks_of_update(page).values()) == {"ok"}
     assert page.count("[data-role=one-step]") == 0
     nodes = ("encoder.0.self.weights", "encoder.0.ff.norm", "encoder.layers.1.feed_forward.up_proj.weight")
     page.agrees(*(f"{node}.grad" for node in nodes), head=1)

@@ -119,7 +119,7 @@ def export(
     if quantization not in (None, *known):
         hint = f"there are {', '.join(known)}" if known else "leave out --quantization"
         raise UsageError(f"{target} is not written with quantization {quantization!r}", hint)
-    model = copy.deepcopy(run.model if member is None else member_of(run.model, member)).cpu().eval()
+    model = _on_cpu((run.model if member is None else member_of(run.model, member)).eval())
     members = members_of(model)
     model = model if members[1:] else members[0]
     architecture, notes = choose(task.explain_as, task.config, len(members), target, task.tokenizer)
@@ -128,13 +128,12 @@ def export(
     record = load_run_record(run.path) if folder.resumable else None
     origin = folder.model_folder and read_origin(folder.model_folder)
 
-    logger.info(f"writing for {target}")  # torch takes 10 s to record an ONNX graph
+    logger.info(f"writing for {target}, and comparing")  # torch takes 10 s to record an ONNX graph
     files = tokenizer_files(task.tokenizer, facts.kind == "masked_language_model")
     files[RUN_TOKENIZER] = task.tokenizer.to_json().encode("utf-8")
     files |= dict(_written(task, model, facts))
     with new_folder(out) as building:
         sums = write_files(building, {name: [data] for name, data in files.items()})
-        logger.info("comparing with the run")
         exported = ExportedModel(building, facts, "cpu", task.tokenizer)
         checked = check_export(task, model, exported, run.path, bool(getattr(run, "allow_changed_data", False)))
         if isinstance(checked, CheckResult):
@@ -143,6 +142,11 @@ def export(
         described = {FACTS: [facts.to_json()], CARD: [text.encode("utf-8")]}
         seal(building, KIND, sums | write_files(building, described))
     return Export(out, facts, checked)
+
+
+def _on_cpu(model: nn.Module) -> nn.Module:
+    """Return a model whose numbers the libraries can be given; a copy where it is on another device."""
+    return model if next(model.parameters()).is_cpu else copy.deepcopy(model).cpu()
 
 
 def _written(task: Task, model: Any, facts: ExportFacts) -> Iterator[tuple[str, bytes]]:
@@ -198,7 +202,6 @@ def import_folder(source: Path | str, out: Path | str, max_len: int | None = Non
         raise UsageError(f"{out} is not empty", "name a new folder")
     imported = read_source(source, max_len)
     task, model = restore_imported(imported)
-    logger.info("comparing with the library that it came from")
     check = check_import(imported, task, model, Path(source))
     origin = replace(imported.source, task=imported.task, notes=[*imported.notes], check=check and asdict(check))
     with new_folder(out) as building:
