@@ -191,7 +191,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at, self.threads = Usage(0.0, 0.0, 0.0), 2
         monkeypatch.setattr(cpu_threads, "usage", lambda: self.at)
-        monkeypatch.setattr(cpu_threads.time, "monotonic", lambda: self.at.clock)
+        monkeypatch.setattr(cpu_threads, "time", SimpleNamespace(monotonic=lambda: self.at.clock))
         monkeypatch.setattr(torch, "get_num_threads", lambda: self.threads)
         monkeypatch.setattr(torch, "set_num_threads", partial(setattr, self, "threads"))
 
