@@ -41,9 +41,11 @@ CHILD = """\
 import os, signal, sys, threading
 from glassformer.cli.main import main
 def end_with_parent():
-    os.read(0, 1), os.kill(os.getpid(), signal.SIGTERM)
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
 threading.Thread(target=end_with_parent, daemon=True).start()
-hasattr(os, "nice") and os.nice(5)
+if hasattr(os, "nice"):
+    os.nice(5)
 sys.exit(main(sys.argv[1:]))
 """
 """What the page's process runs: a command that gives way to the training, and ends with who holds its stdin."""
@@ -157,8 +159,8 @@ class Explain(Served, Look):
     def run(self) -> Iterator[Result]:
         check_suffix(self.out, PAGES)
         text = next(iter(self.words[1:]), None)
-        if self.out is None and (names := {"exact", "model"} & self.given.keys()):
-            raise UsageError(f"--{names.pop()} goes with --out", "name the file: -o page.html")
+        if len({"exact", "model"} & self.given.keys()) > bool(self.out):
+            raise UsageError("--exact or --no-model goes with --out, one of them", "as in: -o page.html --exact")
         whole = ("out", "exact", "checkpoint", "member") if self.out and self.model else ()
         general = "device", "port", "browser", *whole
         if text is None and (names := [name for name in self.given if name not in general]):
